@@ -1,0 +1,12 @@
+/* All of PagedKV's public headers. Declares nothing itself. */
+#ifndef PAGEDKV_PAGEDKV_H
+#define PAGEDKV_PAGEDKV_H
+
+#include "pagedkv/attention.h"
+#include "pagedkv/backend.h"
+#include "pagedkv/base.h"
+#include "pagedkv/blockmgr.h"
+#include "pagedkv/sim.h"
+#include "pagedkv/store.h"
+
+#endif
