@@ -12,8 +12,8 @@
 
 /* An assert states what cannot be false unless we have a bug. It is compiled out at level 0. */
 #if PKV_DEBUG_LEVEL >= 1
-#include <assert.h>
 #undef NDEBUG
+#include <assert.h>
 #define PKV_ASSERT(cond) assert(cond)
 #else
 #define PKV_ASSERT(cond) ((void)sizeof(cond))
