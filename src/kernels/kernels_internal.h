@@ -14,27 +14,31 @@
 
 #include <math.h>
 
-/* One call of pkv_attn_run, validated, with defaults filled in. Read-only for kernels, but `bad`. */
+#define PKV__MAX_DIM 256                   /* elements of a K or V row */
+#define PKV__LOG2E 1.44269504088896340736f /* lse in base 2 = natural lse times this */
+
+/* One call of pkv_attn_run, validated, with defaults filled in. Read-only for kernels, but `bad`.
+ */
 struct pkv__attn_call {
     const pkv_tensor3 *q;
     const pkv_kv_view *k, *v;
     const pkv_attn_batch *batch;
     const pkv_attn_opts *opts;
     pkv_tensor3 *out;
-    pkv_lse *lse;   /* NULL: not wanted */
-    float scale;    /* opts->scale or its default */
-    int32_t group;  /* query heads per kv head */
-    uint32_t *bad;  /* [4] report of this call; never NULL; OR bits, first offender in 1..3 */
+    pkv_lse *lse;  /* NULL: not wanted */
+    float scale;   /* opts->scale or its default */
+    int32_t group; /* query heads per kv head */
+    uint32_t *bad; /* [4] report of this call; never NULL; OR bits, first offender in 1..3 */
 };
 
 /* One unit of work: all query rows of one sequence against one kv head. The lengths are clamped to
  * what the batch arrays and the views really hold. */
 struct pkv__attn_unit {
     int32_t seq, kv_head;
-    int32_t row0, q_len;   /* rows of q, out and lse */
-    int32_t kv_len;        /* keys that exist: 0 .. what the row of ids can hold */
-    int32_t pos0;          /* kv_pos0 of the sequence */
-    const int32_t *ids;    /* row of the block table; NULL in the contiguous entry */
+    int32_t row0, q_len; /* rows of q, out and lse */
+    int32_t kv_len;      /* keys that exist: 0 .. what the row of ids can hold */
+    int32_t pos0;        /* kv_pos0 of the sequence */
+    const int32_t *ids;  /* row of the block table; NULL in the contiguous entry */
 };
 
 typedef void (*pkv__attn_fn)(const struct pkv__attn_call *call, const struct pkv__attn_unit *unit,
@@ -49,7 +53,7 @@ struct pkv__cpu_kernels {
     pkv__attn_fn attn_rows[PKV_BF16 + 1][PKV__N_PLACES];
     pkv__attn_fn attn_decode[PKV_BF16 + 1][PKV__N_PLACES]; /* scalar: same as attn_rows */
     pkv_isa attn_rows_isa[PKV_BF16 + 1], attn_decode_isa[PKV_BF16 + 1]; /* level of the function */
-    void (*copy)(void *dst, const void *src, size_t bytes); /* one block */
+    void (*copy)(void *dst, const void *src, size_t bytes);             /* one block */
 };
 
 /* The visible keys of one row when neither q_pos nor a mask is given: an interval [lo, hi). */
@@ -79,8 +83,9 @@ static inline bool pkv__attn_decode_covers(const struct pkv__attn_call *c, int32
 }
 
 /* A used id that may be dereferenced: outside [0, n_blocks) it is the null block, and reported. */
-static inline int32_t pkv__checked_id(const struct pkv__attn_call *c, const struct pkv__attn_unit *u,
-                                      int32_t entry, int32_t n_blocks)
+static inline int32_t pkv__checked_id(const struct pkv__attn_call *c,
+                                      const struct pkv__attn_unit *u, int32_t entry,
+                                      int32_t n_blocks)
 {
     const int32_t id = u->ids[entry];
     const bool range = (uint32_t)id >= (uint32_t)n_blocks;
@@ -96,12 +101,47 @@ static inline int32_t pkv__checked_id(const struct pkv__attn_call *c, const stru
     return id;
 }
 
+/* The definition of every operation that has levels. */
+void pkv__scalar_attention(const struct pkv__attn_call *call, const struct pkv__attn_unit *unit,
+                           void *workspace);
+
 /* One init function per level; each is called after the levels below it. */
 void pkv__init_scalar(struct pkv__cpu_kernels *k);
 void pkv__init_avx2(struct pkv__cpu_kernels *k);
 void pkv__init_avx512(struct pkv__cpu_kernels *k);
 
-/* Bytes of workspace that any level's attention needs for these dims (one call, one thread). */
+/* Fill the table with the best kernels up to `isa`, a level that exists here. */
+void pkv__cpu_kernels_init(struct pkv__cpu_kernels *k, pkv_isa isa);
+/* The kernel for a sequence of q_len rows of a call; its level is written to *isa, and whether it
+ * is a decode kernel to *decode, if these are wanted. */
+pkv__attn_fn pkv__attn_choose(const struct pkv__cpu_kernels *k, const struct pkv__attn_call *c,
+                              int32_t q_len, pkv_isa *isa, bool *decode);
+/* "attention_decode_f16_avx2": static, NULL if no such kernel can exist. */
+const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool decode);
+
+/* Bytes of workspace that any level's attention needs for these dims (one call, one thread).
+ * `dim` is the larger of the dims of K and V. A multiple of 64. */
 size_t pkv__attn_workspace_bytes(int32_t group, int32_t dim);
+
+/* Checks of public arguments, shared by the entries. Each logs what it refuses. */
+pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t);
+pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view);
+pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v);
+pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
+                          int32_t n_heads);
+pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
+                                  const pkv_kv_view *v, const pkv_attn_batch *batch,
+                                  const pkv_attn_opts *opts);
+
+/* Hand the report of one call over to the caller's sticky words (NULL: not wanted). */
+void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
+
+/* A backend is its configuration and its table; read-only after creation. */
+struct pkv_backend {
+    pkv_allocator alloc;
+    pkv_logger log;
+    pkv_isa isa;
+    struct pkv__cpu_kernels kernels;
+};
 
 #endif

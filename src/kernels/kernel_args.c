@@ -1,0 +1,170 @@
+/* Checks of public arguments. Everything behind them relies on what is checked here. */
+#include "common/number_format.h"
+#include "kernels/kernels_internal.h"
+
+#define ROW_ALIGN 16 /* bytes; every row of a tensor or view starts on it */
+
+static bool aligned(const void *data, size_t align)
+{
+    return ((uintptr_t)data & (align - 1)) == 0;
+}
+
+/* Element (a - 1, b - 1, c - 1) of three strides, plus a row, must have an address. */
+static bool fits(const int64_t counts[3], const int64_t strides[3], int64_t row, int32_t elem_bytes)
+{
+    int64_t total = row;
+    for (int i = 0; i < 3; i++) {
+        int64_t part;
+        if (strides[i] < 0) return false;
+        if (counts[i] <= 1) continue;
+        if (__builtin_mul_overflow(counts[i] - 1, strides[i], &part) ||
+            __builtin_add_overflow(total, part, &total))
+            return false;
+    }
+    return total <= PTRDIFF_MAX / elem_bytes;
+}
+
+static bool rows_aligned(int64_t stride, int32_t elem_bytes)
+{
+    return stride % (ROW_ALIGN / elem_bytes) == 0;
+}
+
+static pkv_status check_type(const pkv_logger *log, const char *name, pkv_dtype dtype, int32_t dim)
+{
+    if ((unsigned)dtype >= PKV_DTYPE_COUNT || dim < 1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: dtype %d, dim %d", name, (int)dtype, dim);
+    if (dtype > PKV_BF16)
+        return pkv__refuse(log, PKV_E_UNSUPPORTED, "%s: no kernel for dtype %s", name,
+                           pkv_dtype_name(dtype));
+    if (dim % 8 != 0 || dim > PKV__MAX_DIM)
+        return pkv__refuse(log, PKV_E_UNSUPPORTED, "%s: dim %d is not a multiple of 8 up to %d",
+                           name, dim, PKV__MAX_DIM);
+    return PKV_OK;
+}
+
+pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t)
+{
+    if (!t) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
+    const pkv_status status = check_type(log, name, t->dtype, t->dim);
+    if (status != PKV_OK) return status;
+    const int32_t elem = pkv__elem_bytes(t->dtype);
+    const int64_t counts[3] = { t->n_rows, t->n_heads, 1 };
+    const int64_t strides[3] = { t->row_stride, t->head_stride, 0 };
+    if (t->n_rows < 0 || t->n_heads < 1 || (t->n_rows > 0 && !t->data))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: no data, or negative sizes", name);
+    if (!aligned(t->data, ROW_ALIGN) || !rows_aligned(t->row_stride, elem) ||
+        !rows_aligned(t->head_stride, elem))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
+    if (!fits(counts, strides, t->dim, elem))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: strides negative or too large", name);
+    return PKV_OK;
+}
+
+pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view)
+{
+    if (!view) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
+    const pkv_status status = check_type(log, name, view->dtype, view->dim);
+    if (status != PKV_OK) return status;
+    const int32_t elem = pkv__elem_bytes(view->dtype);
+    const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
+    const int64_t strides[3] = { view->block_stride, view->token_stride, view->head_stride };
+    if (view->n_blocks < 1 || view->block_tokens < 1 || view->n_heads < 1 || !view->data)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: no data, blocks, tokens or heads", name);
+    if (!aligned(view->data, ROW_ALIGN) || !rows_aligned(view->block_stride, elem) ||
+        !rows_aligned(view->token_stride, elem) || !rows_aligned(view->head_stride, elem))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
+    if (!fits(counts, strides, view->dim, elem))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: strides negative or too large", name);
+    return PKV_OK;
+}
+
+pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v)
+{
+    pkv_status status = pkv__check_view(log, "k", k);
+    if (status == PKV_OK) status = pkv__check_view(log, "v", v);
+    if (status != PKV_OK) return status;
+    if (k->n_blocks != v->n_blocks || k->block_tokens != v->block_tokens ||
+        k->n_heads != v->n_heads)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "k and v disagree in blocks, tokens or heads");
+    if (k->dtype != v->dtype)
+        return pkv__refuse(log, PKV_E_UNSUPPORTED, "k is %s and v is %s: no kernel for that",
+                           pkv_dtype_name(k->dtype), pkv_dtype_name(v->dtype));
+    return PKV_OK;
+}
+
+pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
+                          int32_t n_heads)
+{
+    const int64_t counts[3] = { n_rows, n_heads, 1 };
+    const int64_t strides[3] = { lse->row_stride, lse->head_stride, 0 };
+    if (!aligned(lse->data, sizeof(float)) || lse->base2 > 1 ||
+        !fits(counts, strides, 1, (int32_t)sizeof(float)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "lse: alignment, strides or base2");
+    return PKV_OK;
+}
+
+static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
+                              int32_t n_blocks)
+{
+    if (!b) return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: null");
+    if (b->struct_size != sizeof(*b))
+        return pkv__refuse(log, PKV_E_ABI, "batch: struct_size %u", (unsigned)b->struct_size);
+    if (b->n_seqs < 0 || (b->n_seqs > 0 && !b->kv_len))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: n_seqs %d, or no kv_len", b->n_seqs);
+    if (b->table && b->table_stride < 0)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: negative table_stride");
+    if (!b->table && b->table_indptr)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: table_indptr without table");
+    if (!b->table && b->n_seqs > n_blocks)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: %d contiguous sequences in %d blocks",
+                           b->n_seqs, n_blocks);
+    if (!b->q_indptr && n_rows < b->n_seqs)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: %d sequences of one row, %lld rows of q",
+                           b->n_seqs, (long long)n_rows);
+    return PKV_OK;
+}
+
+static pkv_status check_opts(const pkv_logger *log, const pkv_attn_opts *o)
+{
+    if (!o) return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: null");
+    if (o->struct_size != sizeof(*o))
+        return pkv__refuse(log, PKV_E_ABI, "opts: struct_size %u", (unsigned)o->struct_size);
+    if (!isfinite(o->scale) || !isfinite(o->softcap) || o->softcap < 0.f)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: scale or softcap");
+    if (o->window_left < -1 || o->window_right < -1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: a window below -1");
+    if (o->causal > 1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: causal is neither 0 nor 1");
+    for (size_t i = 0; i < sizeof(o->reserved); i++)
+        if (o->reserved[i])
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: reserved bytes are not 0");
+    return PKV_OK;
+}
+
+pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
+                                  const pkv_kv_view *v, const pkv_attn_batch *batch,
+                                  const pkv_attn_opts *opts)
+{
+    pkv_status status = pkv__check_tensor(log, "q", q);
+    if (status == PKV_OK) status = pkv__check_view_pair(log, k, v);
+    if (status == PKV_OK) status = check_batch(log, batch, q->n_rows, k->n_blocks);
+    if (status == PKV_OK) status = check_opts(log, opts);
+    if (status != PKV_OK) return status;
+    if (q->n_rows > INT32_MAX)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "q: more than 2^31 - 1 rows");
+    if (q->dim != k->dim)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "q has dim %d, k has %d", q->dim, k->dim);
+    if (q->n_heads % k->n_heads != 0)
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "%d query heads are not a multiple of %d kv heads", q->n_heads,
+                           k->n_heads);
+    return PKV_OK;
+}
+
+void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4])
+{
+    if (!sticky || bad[0] == 0) return;
+    if (sticky[0] == 0)
+        for (int i = 1; i < 4; i++) sticky[i] = bad[i];
+    sticky[0] |= bad[0];
+}

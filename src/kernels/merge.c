@@ -1,0 +1,105 @@
+/* Merge of partial results over disjoint key sets (arXiv 2501.01005, section 2.2). The definition;
+ * also the only version.
+ *
+ * One (row, head) at a time: every lse and every o of it is read before anything of it is stored,
+ * so that the result may take the place of the first state. */
+#include "common/number_format.h"
+#include "kernels/kernels_internal.h"
+
+static pkv_status check_states(const pkv_logger *log, const pkv_tensor3 *o, const pkv_lse *lse,
+                               int32_t n_states)
+{
+    for (int32_t s = 0; s < n_states; s++) {
+        pkv_status status = pkv__check_tensor(log, "state", &o[s]);
+        if (status != PKV_OK) return status;
+        if (o[s].dtype != o[0].dtype || o[s].n_rows != o[0].n_rows ||
+            o[s].n_heads != o[0].n_heads || o[s].dim != o[0].dim)
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: state %d has another shape", s);
+        if (!lse[s].data && o[s].n_rows > 0)
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: state %d has no lse", s);
+        status = pkv__check_lse(log, &lse[s], o[s].n_rows, o[s].n_heads);
+        if (status != PKV_OK) return status;
+        if (lse[s].base2 != lse[0].base2)
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: state %d has another base", s);
+    }
+    return PKV_OK;
+}
+
+static bool same_place(const pkv_tensor3 *a, const pkv_tensor3 *b)
+{
+    return a->dtype == b->dtype && a->row_stride == b->row_stride &&
+           a->head_stride == b->head_stride;
+}
+
+/* `out` may lie on o[0] only element by element, and on no other state. */
+static pkv_status check_result(const pkv_logger *log, const pkv_tensor3 *o, const pkv_lse *lse,
+                               int32_t n_states, const pkv_tensor3 *out, const pkv_lse *out_lse)
+{
+    const pkv_status status = pkv__check_tensor(log, "out", out);
+    if (status != PKV_OK) return status;
+    if (out->n_rows != o[0].n_rows || out->n_heads != o[0].n_heads || out->dim != o[0].dim)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out has another shape than the states");
+    for (int32_t s = 0; s < n_states && out->data; s++)
+        if (out->data == o[s].data && (s > 0 || !same_place(out, &o[0])))
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out overlaps state %d", s);
+    if (!out_lse) return PKV_OK;
+    if (out_lse->base2 != lse[0].base2)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out_lse has another base");
+    for (int32_t s = 0; s < n_states; s++)
+        if (out_lse->data == lse[s].data && (s > 0 || out_lse->row_stride != lse[0].row_stride ||
+                                             out_lse->head_stride != lse[0].head_stride))
+            return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out_lse overlaps lse %d", s);
+    return pkv__check_lse(log, out_lse, out->n_rows, out->n_heads);
+}
+
+static float lse_at(const pkv_lse *lse, int64_t row, int32_t head)
+{
+    return lse->data[row * lse->row_stride + head * lse->head_stride];
+}
+
+static void *row_at(const pkv_tensor3 *t, int64_t row, int32_t head)
+{
+    const int64_t at = row * t->row_stride + head * t->head_stride;
+    return (char *)t->data + at * pkv__elem_bytes(t->dtype);
+}
+
+static void merge_row(const pkv_tensor3 *o, const pkv_lse *lse, int32_t n_states, int64_t row,
+                      int32_t head, const pkv_tensor3 *out, const pkv_lse *out_lse)
+{
+    float sum[PKV__MAX_DIM] = { 0.f }, x[PKV__MAX_DIM], m = -INFINITY, l = 0.f;
+    const bool base2 = lse[0].base2;
+    for (int32_t s = 0; s < n_states; s++) {
+        const float z = lse_at(&lse[s], row, head);
+        if (!(z <= m)) m = z; /* a NaN gets through, and stays */
+        if (isnan(m)) break;
+    }
+    for (int32_t s = 0; s < n_states && m != -INFINITY; s++) {
+        const float z = lse_at(&lse[s], row, head);
+        if (z == -INFINITY) continue; /* an empty state: its o may be anything */
+        const float w = base2 ? exp2f(z - m) : expf(z - m);
+        pkv__load_floats(x, row_at(&o[s], row, head), o[s].dtype, out->dim);
+        l += w;
+        for (int32_t d = 0; d < out->dim; d++) sum[d] += w * x[d];
+    }
+    for (int32_t d = 0; d < out->dim && m != -INFINITY; d++) sum[d] /= l;
+    pkv__store_floats(row_at(out, row, head), out->dtype, sum, out->dim);
+    if (!out_lse) return;
+    const float result = m == -INFINITY ? m : m + (base2 ? log2f(l) : logf(l));
+    out_lse->data[row * out_lse->row_stride + head * out_lse->head_stride] = result;
+}
+
+pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse *lse,
+                            int32_t n_states, pkv_tensor3 *out, pkv_lse *out_lse)
+{
+    if (!be) return PKV_E_INVALID_ARG;
+    if (!o || !lse || n_states < 1)
+        return pkv__refuse(&be->log, PKV_E_INVALID_ARG, "merge: no states");
+    if (out_lse && !out_lse->data) out_lse = NULL;
+    pkv_status status = check_states(&be->log, o, lse, n_states);
+    if (status == PKV_OK) status = check_result(&be->log, o, lse, n_states, out, out_lse);
+    if (status != PKV_OK) return status;
+    for (int64_t row = 0; row < out->n_rows; row++)
+        for (int32_t head = 0; head < out->n_heads; head++)
+            merge_row(o, lse, n_states, row, head, out, out_lse);
+    return PKV_OK;
+}
