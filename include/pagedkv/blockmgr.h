@@ -158,7 +158,7 @@ typedef struct pkv_ns_params {
 /* Open the namespace with these fields. Opening equal fields again gives the same handle and has to
  * be closed as often; all fields empty gives the default namespace {0}, which is never closed.
  *   PKV_E_INVALID_ARG  null pointer with bytes > 0, a field longer than 65535 bytes
- *   PKV_E_LIMIT        max_namespaces are open (or 2^32 - 1 were opened in this manager's life)
+ *   PKV_E_LIMIT        max_namespaces are open
  * O(max_namespaces + bytes of the fields). */
 PKV_API PKV_NODISCARD pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params,
                                              pkv_ns *out);
