@@ -292,7 +292,10 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_re
  * read. n 0 does nothing. Where the content already exists, the block becomes its duplicate (a
  * spare): it stays with the sequence, and takes the content over when the first copy goes; an
  * existing copy that nobody refers to is freed in favour of this one.
- *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras; PKV_E_STALE (also any step)
+ *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while
+ *                      the sequence is indexed) a first extra that begins at or before the last one
+ *                      given earlier for the block that is being filled, and is not the same
+ *   PKV_E_STALE        (also any step)
  *   PKV_E_STATE        more than reserved
  * If nodes, extras or the probe bound run out, the block is not findable and neither is what
  * follows it in this sequence, until it is truncated to before that block (statistics count it).

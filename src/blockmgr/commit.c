@@ -56,6 +56,16 @@ static void mark_claim(pkv_blockmgr *m, struct seq_rec *s)
     for (; s->claim > 0; s->claim--, id = nodes[id].parent) nodes[id].hit = true;
 }
 
+/* Extras of this call may continue, but not contradict, those of the tail. */
+static bool extras_continue(const pkv_blockmgr *m, const struct seq_rec *s, const pkv_tokens *t)
+{
+    if (t->n_extras == 0 || s->ended || !has_flag(m, PKV_MGR_PREFIX_CACHE)) return true;
+    int32_t cursor = 0;
+    struct extra_list extras = pkv__extras_at(t, 0, &cursor);
+    extras.shift = s->committed % m->block_tokens;
+    return pkv__extras_follow(m, s->tail_extras, extras);
+}
+
 pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq, const pkv_tokens *tokens, pkv_step step)
 {
     if (!mgr) return PKV_E_INVALID_ARG;
@@ -63,6 +73,9 @@ pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq, const pkv_tokens *toke
     if (status != PKV_OK) return status;
     struct seq_rec *s = seq_find(mgr, seq);
     if (!s || step.v != 0) return PKV_E_STALE;
+    if (!extras_continue(mgr, s, tokens))
+        return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG,
+                           "commit: the first extra contradicts the last one given before");
     if (tokens->n > s->reserved - s->committed)
         return pkv__refuse(&mgr->log, PKV_E_STATE, "commit of %d tokens, %d are reserved",
                            tokens->n, s->reserved - s->committed);

@@ -12,6 +12,12 @@ struct extra_view {
     const uint8_t *digest;
 };
 
+static struct extra_view view_entry(const pkv_blockmgr *m, int32_t entry)
+{
+    const struct extra_entry *e = &extras_of(m)[entry];
+    return (struct extra_view){ e->offset, e->n, e->digest };
+}
+
 /* The next entry of *list that begins before token n_tokens; false at the end. */
 static bool next_extra(const pkv_blockmgr *m, struct extra_list *list, int32_t n_tokens,
                        struct extra_view *out)
@@ -23,9 +29,8 @@ static bool next_extra(const pkv_blockmgr *m, struct extra_list *list, int32_t n
         *out = (struct extra_view){ x->first + list->shift, x->n, x->digest };
     } else {
         if (list->entry == NONE) return false;
-        const struct extra_entry *e = &extras_of(m)[list->entry];
-        list->entry = e->next;
-        *out = (struct extra_view){ e->offset, e->n, e->digest };
+        *out = view_entry(m, list->entry);
+        list->entry = extras_of(m)[list->entry].next;
     }
     return out->offset < n_tokens;
 }
@@ -96,6 +101,20 @@ void pkv__extras_hash(const pkv_blockmgr *m, struct extra_list list, int32_t n_t
     }
 }
 
+static int32_t last_entry(const pkv_blockmgr *m, int32_t entry)
+{
+    while (entry != NONE && extras_of(m)[entry].next != NONE) entry = extras_of(m)[entry].next;
+    return entry;
+}
+
+bool pkv__extras_follow(const pkv_blockmgr *m, int32_t head, struct extra_list src)
+{
+    struct extra_view x = { 0, 0, NULL };
+    if (head == NONE || !next_extra(m, &src, INT32_MAX, &x)) return true;
+    const struct extra_view last = view_entry(m, last_entry(m, head));
+    return same_extra(&x, &last) || x.offset > last.offset;
+}
+
 static int32_t take_entry(pkv_blockmgr *m)
 {
     int32_t e = m->free_extra;
@@ -110,12 +129,10 @@ bool pkv__extras_append(pkv_blockmgr *m, int32_t *head, struct extra_list src, i
 {
     struct extra_entry *entries = extras_of(m);
     struct extra_view x = { 0, 0, NULL };
-    int32_t last = *head;
-    while (last != NONE && entries[last].next != NONE) last = entries[last].next;
+    int32_t last = last_entry(m, *head);
     while (next_extra(m, &src, n_tokens, &x)) {
         if (last != NONE) {
-            const struct extra_entry *l = &entries[last];
-            const struct extra_view y = { l->offset, l->n, l->digest };
+            const struct extra_view y = view_entry(m, last);
             if (same_extra(&x, &y)) continue; /* began in an earlier call */
         }
         const int32_t e = take_entry(m);

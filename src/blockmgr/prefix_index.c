@@ -12,8 +12,9 @@
 #define PROBE_MAX UINT32_MAX
 #else
 #define HASH_MASK UINT64_MAX
-#define PROBE_MAX 64u /* at load 1/2 with an honest hash, runs beyond 30 are not seen in practice  \
-                       */
+#define PROBE_MAX                                                                                  \
+    64u /* at load 1/2 with an honest hash, runs beyond 30 are not seen in practice                \
+         */
 #endif
 
 uint64_t pkv__parent_hash(const pkv_blockmgr *m, int32_t parent)
