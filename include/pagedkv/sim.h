@@ -128,6 +128,14 @@ typedef struct pkv_sim_trace {
     bool had_bom, had_crlf, last_row_unterminated; /* what was seen; no influence on the requests */
     pkv_allocator alloc;                           /* for pkv_sim_trace_free */
 } pkv_sim_trace;
+#define PKV_SIM_TRACE_INIT                                                                         \
+    {                                                                                              \
+        sizeof(pkv_sim_trace), NULL, NULL, 0, false, 0, { 0 }, { 0 }, 0, 0, 0, false, false,       \
+            false,                                                                                 \
+        {                                                                                          \
+            NULL, NULL, NULL                                                                       \
+        }                                                                                          \
+    }
 
 /* Read a CSV trace in one pass. Columns are found by exact name, in any order, quoted or not:
  *   azure      TIMESTAMP (YYYY-MM-DD HH:MM:SS.fffffff, also ISO 8601), ContextTokens,
@@ -198,8 +206,8 @@ typedef struct pkv_sim_config {
     int32_t max_model_len; /* M, 1 .. 2^30: longest prompt + output */
     int32_t max_num_seqs;  /* 1 .. 2^20 */
     int32_t watermark_ppm; /* paged: floor(blocks * ppm / 10^6) stay free at admission; 0 .. 10^6 */
-    /* a step lasts base + per_seq * running + per_token * resident tokens; each 0 .. 10^12,
-       base + per_seq >= 1 */
+    /* a step lasts base + per_seq * running + per_token * resident tokens; base and
+       per_seq 0 .. 10^12, per_token 0 .. 10^9, base + per_seq >= 1 */
     int64_t step_base_ns, step_per_seq_ns, step_per_token_ns;
     pkv_sim_engine engine;
     pkv_sim_window window;
@@ -237,6 +245,10 @@ typedef struct pkv_sim_split {
     double watermark; /* free blocks up to the watermark */
     double tail;      /* C mod block_tokens slots that no block covers */
 } pkv_sim_split;
+#define PKV_SIM_SPLIT_INIT                                                                         \
+    {                                                                                              \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                            \
+    }
 
 /* A distribution over finished requests; percentiles interpolate linearly. n 0: no values, the
  * others are 0 and mean nothing. */
@@ -244,6 +256,10 @@ typedef struct pkv_sim_dist {
     int64_t n;
     double mean, p50, p90, p99, max;
 } pkv_sim_dist;
+#define PKV_SIM_DIST_INIT                                                                          \
+    {                                                                                              \
+        0, 0, 0, 0, 0, 0                                                                           \
+    }
 
 typedef struct pkv_sim_result {
     uint32_t struct_size;
@@ -259,13 +275,19 @@ typedef struct pkv_sim_result {
     int64_t generated_tokens, recomputed_tokens;
     int64_t max_queue; /* most requests waiting at the start of a step */
     double mean_batch; /* running requests, over the window */
-    int32_t max_batch; /* over the whole run */
+    int64_t max_batch; /* over the whole run */
     pkv_sim_split split;
     pkv_sim_dist e2e_s;  /* arrival to last token, seconds */
     pkv_sim_dist norm_s; /* the same per output token */
     pkv_sim_dist ttft_s; /* arrival to first token */
     pkv_sim_dist tpot_s; /* (e2e - ttft) / (o - 1), requests with o >= 2 */
 } pkv_sim_result;
+#define PKV_SIM_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(pkv_sim_result), PKV_SIM_WINDOW_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+            0, PKV_SIM_SPLIT_INIT, PKV_SIM_DIST_INIT, PKV_SIM_DIST_INIT, PKV_SIM_DIST_INIT,        \
+            PKV_SIM_DIST_INIT                                                                      \
+    }
 
 /* Replay reqs[0 .. n) against one policy. First come, first served, head of line blocking; whatever
  * fits an empty pool finishes. *out is written on success only.
@@ -297,6 +319,10 @@ typedef struct pkv_sim_forms {
     double paged_batch;        /* (C - watermark slots) / (live_tokens + (block_tokens + 1) / 2) */
     double paged_internal;     /* share of C */
 } pkv_sim_forms;
+#define PKV_SIM_FORMS_INIT                                                                         \
+    {                                                                                              \
+        sizeof(pkv_sim_forms), 0, 0, 0, 0, 0, 0, 0, 0, PKV_SIM_SPLIT_INIT, 0, 0, 0                 \
+    }
 
 /* Uses pool_tokens, max_model_len and watermark_ppm of cfg, and its block_tokens if the policy is
  * paged, else 16. PKV_E_INVALID_ARG, PKV_E_ABI as pkv_sim_run. O(n). */
