@@ -65,22 +65,26 @@ typedef struct pkv_attn_batch {
     const int32_t *q_pos;        /* [n_rows] or NULL; positions of the rows, same for their keys */
 } pkv_attn_batch;
 #define PKV_ATTN_BATCH_INIT                                                                        \
-    { sizeof(pkv_attn_batch), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL }
+    {                                                                                              \
+        sizeof(pkv_attn_batch), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL                           \
+    }
 
 typedef struct pkv_attn_opts {
     uint32_t struct_size;
-    float scale;           /* 0: 1 / sqrt(dim of K) */
-    float softcap;         /* 0: off */
-    int32_t window_left;   /* keys before the row; -1: off */
-    int32_t window_right;  /* keys after the row; -1: off */
-    const float *alibi;    /* [n_q_heads] slopes or NULL */
-    const float *sink;     /* [n_q_heads] logits or NULL */
-    uint8_t causal;        /* 0 or 1 */
-    uint8_t reserved[7];   /* 0 */
-    uint32_t *bad;         /* 4 words, see pkv_attn_run; or NULL */
+    float scale;          /* 0: 1 / sqrt(dim of K) */
+    float softcap;        /* 0: off */
+    int32_t window_left;  /* keys before the row; -1: off */
+    int32_t window_right; /* keys after the row; -1: off */
+    const float *alibi;   /* [n_q_heads] slopes or NULL */
+    const float *sink;    /* [n_q_heads] logits or NULL */
+    uint8_t causal;       /* 0 or 1 */
+    uint8_t reserved[7];  /* 0 */
+    uint32_t *bad;        /* 4 words, see pkv_attn_run; or NULL */
 } pkv_attn_opts;
 #define PKV_ATTN_OPTS_INIT                                                                         \
-    { sizeof(pkv_attn_opts), 0.f, 0.f, -1, -1, NULL, NULL, 1, { 0, 0, 0, 0, 0, 0, 0 }, NULL }
+    {                                                                                              \
+        sizeof(pkv_attn_opts), 0.f, 0.f, -1, -1, NULL, NULL, 1, { 0, 0, 0, 0, 0, 0, 0 }, NULL      \
+    }
 
 /* [n_rows][n_heads] float32, natural logarithm unless base2; data NULL: not wanted. */
 typedef struct pkv_lse {
@@ -90,12 +94,12 @@ typedef struct pkv_lse {
 } pkv_lse;
 
 /* Bits of bad[0]; bad[1..3] hold sequence, index and value of one offender. */
-#define PKV_BAD_RANGE      1u  /* a used block id outside [0, n_blocks): read as the null block */
-#define PKV_BAD_SHORT_ROW  2u  /* the row has too few ids for kv_len: missing keys are masked */
-#define PKV_BAD_LENGTH     4u  /* negative kv_len counts as 0; contiguous kv_len beyond capacity */
-#define PKV_BAD_NULL_BLOCK 8u  /* block 0 inside the visible range: read as it is */
-#define PKV_BAD_Q_INDPTR  16u  /* decreasing or beyond n_rows: counts as no rows */
-#define PKV_BAD_SLOT      32u  /* kv_write: a slot beyond the store, skipped (negative: silent skip) */
+#define PKV_BAD_RANGE 1u      /* a used block id outside [0, n_blocks): read as the null block */
+#define PKV_BAD_SHORT_ROW 2u  /* the row has too few ids for kv_len: missing keys are masked */
+#define PKV_BAD_LENGTH 4u     /* negative kv_len counts as 0; contiguous kv_len beyond capacity */
+#define PKV_BAD_NULL_BLOCK 8u /* block 0 inside the visible range: read as it is */
+#define PKV_BAD_Q_INDPTR 16u  /* decreasing or beyond n_rows: counts as no rows */
+#define PKV_BAD_SLOT 32u /* kv_write: a slot beyond the store, skipped (negative: silent skip) */
 
 /* Bytes of workspace that pkv_attn_run needs for these dims, whatever the batch. Pure.
  * PKV_E_INVALID_ARG, PKV_E_UNSUPPORTED as pkv_attn_run. */
@@ -137,7 +141,9 @@ typedef struct pkv_kv_write_args {
     uint32_t *bad; /* 4 words or NULL */
 } pkv_kv_write_args;
 #define PKV_KV_WRITE_ARGS_INIT                                                                     \
-    { sizeof(pkv_kv_write_args), NULL, NULL, NULL, NULL, NULL, NULL }
+    {                                                                                              \
+        sizeof(pkv_kv_write_args), NULL, NULL, NULL, NULL, NULL, NULL                              \
+    }
 
 /* Scatter new K and V rows into their slots, rounding to nearest even into the store's dtype.
  * Two tokens with one slot are the caller's error. A slot beyond the store is skipped and reported:
@@ -154,7 +160,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, si
                                                  int32_t n_blocks, const pkv_block_copy *copies,
                                                  int32_t n_copies);
 
-/* Zero the blocks of a pkv_block_work. Ids outside [1, n_blocks): PKV_E_INVALID_ARG, nothing done. */
+/* Zero the blocks of a pkv_block_work. Ids outside [1, n_blocks): PKV_E_INVALID_ARG, nothing done.
+ */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes,
                                                  int32_t n_blocks, const int32_t *ids, int32_t n);
 

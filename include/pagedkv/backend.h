@@ -33,12 +33,17 @@ PKV_API pkv_isa pkv_isa_detect(void);
 
 typedef struct pkv_cpu_config {
     uint32_t struct_size;
-    pkv_isa max_isa;    /* PKV_ISA_BEST, or a ceiling */
+    pkv_isa max_isa;     /* PKV_ISA_BEST, or a ceiling */
     pkv_allocator alloc; /* {NULL, NULL, NULL}: malloc family */
     pkv_logger log;
 } pkv_cpu_config;
 #define PKV_CPU_CONFIG_INIT                                                                        \
-    { sizeof(pkv_cpu_config), PKV_ISA_BEST, { NULL, NULL, NULL }, { NULL, NULL } }
+    {                                                                                              \
+        sizeof(pkv_cpu_config), PKV_ISA_BEST, { NULL, NULL, NULL },                                \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
 
 /* PKV_E_UNSUPPORTED: max_isa names a level that this machine or this build lacks (the log says
  * which); asking for a level and silently getting a lower one would make tests worthless.
@@ -59,10 +64,10 @@ typedef enum pkv_op {
 typedef struct pkv_kernel_desc {
     uint32_t struct_size;
     pkv_op op;
-    pkv_isa isa;         /* level it is written for */
-    pkv_dtype dtype;     /* of K and V (attention, kv_write) or of the states; moves: PKV_I8 (bytes) */
-    char name[48];       /* "attention_decode_f16_avx512" */
-    char covers[96];     /* in words: what shapes and options it takes */
+    pkv_isa isa;     /* level it is written for */
+    pkv_dtype dtype; /* of K and V (attention, kv_write) or of the states; moves: PKV_I8 (bytes) */
+    char name[48];   /* "attention_decode_f16_avx512" */
+    char covers[96]; /* in words: what shapes and options it takes */
 } pkv_kernel_desc;
 
 /* Kernel number `idx` of this backend, best first within an operation; the dispatcher takes the

@@ -55,15 +55,12 @@ PKV_API uint32_t pkv_abi_version(void);
     X(E_LIMIT, 9,                                                                                  \
       "a capacity set by the caller is used up: sequences, steps, holds, longest sequence, "       \
       "queue, output array; or past the end of a list")                                            \
-    X(E_IDENTITY, 10,                                                                              \
-      "content of another identity: model, KV format, layout, namespace or epoch")                 \
-    X(E_UNSUPPORTED, 11,                                                                           \
-      "not offered by this build, backend, dtype, option or format version")                       \
+    X(E_IDENTITY, 10, "content of another identity: model, KV format, layout, namespace or epoch") \
+    X(E_UNSUPPORTED, 11, "not offered by this build, backend, dtype, option or format version")    \
     X(E_NO_MEMORY, 12, "the allocator gave nothing")                                               \
     X(E_DEVICE, 13, "a device call failed; outputs are undefined")                                 \
     X(E_IO, 14, "a file, socket or transport call failed or missed its deadline")                  \
-    X(E_FORMAT, 15,                                                                                \
-      "malformed file, frame or header; the log names the byte offset or line")                    \
+    X(E_FORMAT, 15, "malformed file, frame or header; the log names the byte offset or line")      \
     X(E_CORRUPT, 16, "a checksum or an invariant does not hold")                                   \
     X(E_ABI, 17, "a struct_size or ABI version this library does not know")
 
@@ -73,7 +70,8 @@ typedef enum pkv_status {
 #undef PKV_STATUS_ENUM
 } pkv_status;
 
-/* "PKV_E_NO_BLOCKS" and the one-line meaning. Static strings; never NULL, also for unknown values. */
+/* "PKV_E_NO_BLOCKS" and the one-line meaning. Static strings; never NULL, also for unknown values.
+ */
 PKV_API const char *pkv_status_name(pkv_status status);
 PKV_API const char *pkv_status_text(pkv_status status);
 
@@ -129,7 +127,8 @@ typedef struct pkv_logger {
 } pkv_logger;
 
 /* Where memory comes from. Both functions set, or both NULL (malloc family). `alloc` returns
- * `bytes` bytes aligned to `align` (a power of two), or NULL; the library never asks for 0 bytes. */
+ * `bytes` bytes aligned to `align` (a power of two), or NULL; the library never asks for 0 bytes.
+ */
 typedef struct pkv_allocator {
     void *(*alloc)(void *ctx, size_t bytes, size_t align);
     void (*free)(void *ctx, void *ptr, size_t bytes);

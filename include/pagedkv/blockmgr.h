@@ -53,9 +53,9 @@ typedef struct pkv_ns {
     uint64_t v; /* namespace; {0} = the default one, which is always open */
 } pkv_ns;
 typedef struct pkv_step {
-    uint64_t v; /* {0} = PKV_STEP_NONE: the tokens are already written */
+    uint64_t v; /* PKV_STEP_NONE: the tokens are already written */
 } pkv_step;
-#define PKV_STEP_NONE_INIT { 0 }
+static const pkv_step PKV_STEP_NONE = { 0 };
 
 #define PKV_MAX_GROUPS 8 /* size of per-group arrays in results; this version fills entry 0 */
 

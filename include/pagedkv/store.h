@@ -20,17 +20,19 @@ typedef struct pkv_store pkv_store;
 typedef struct pkv_store_config {
     uint32_t struct_size;
     pkv_kv_shape shape;
-    int32_t n_blocks;     /* null block included; >= 2 */
-    bool huge_pages;      /* ask the OS for huge pages (Linux: MADV_HUGEPAGE); ignored with memory */
-    void *memory;         /* NULL: the store maps its own; else caller's, 64-byte aligned, of at */
-    size_t memory_bytes;  /* least n_blocks * block_bytes; it stays the caller's */
-    pkv_allocator alloc;  /* for the handle only; {NULL, NULL, NULL}: malloc family */
+    int32_t n_blocks;    /* null block included; >= 2 */
+    bool huge_pages;     /* ask the OS for huge pages (Linux: MADV_HUGEPAGE); ignored with memory */
+    void *memory;        /* NULL: the store maps its own; else caller's, 64-byte aligned, of at */
+    size_t memory_bytes; /* least n_blocks * block_bytes; it stays the caller's */
+    pkv_allocator alloc; /* for the handle only; {NULL, NULL, NULL}: malloc family */
     pkv_logger log;
 } pkv_store_config;
 #define PKV_STORE_CONFIG_INIT                                                                      \
     {                                                                                              \
-        sizeof(pkv_store_config), { 0, 0, 0, 0, PKV_F16 }, 0, true, NULL, 0,                       \
-            { NULL, NULL, NULL }, { NULL, NULL }                                                   \
+        sizeof(pkv_store_config), { 0, 0, 0, 0, PKV_F16 }, 0, true, NULL, 0, { NULL, NULL, NULL }, \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
     }
 
 /* Make a store. Block 0, the null block, is zeroed; the others hold whatever the memory held
@@ -47,12 +49,14 @@ typedef struct pkv_store_info_t {
     pkv_kv_shape shape;
     int32_t n_blocks;
     size_t block_bytes;
-    void *base;        /* block i lies at base + i * block_bytes */
+    void *base; /* block i lies at base + i * block_bytes */
     bool owns_memory;
-    bool huge_pages;   /* the OS accepted the advice; no promise that it follows it */
+    bool huge_pages; /* the OS accepted the advice; no promise that it follows it */
 } pkv_store_info_t;
 #define PKV_STORE_INFO_INIT                                                                        \
-    { sizeof(pkv_store_info_t), { 0, 0, 0, 0, PKV_F16 }, 0, 0, NULL, false, false }
+    {                                                                                              \
+        sizeof(pkv_store_info_t), { 0, 0, 0, 0, PKV_F16 }, 0, 0, NULL, false, false                \
+    }
 PKV_API PKV_NODISCARD pkv_status pkv_store_info(const pkv_store *store, pkv_store_info_t *out);
 
 /* Views of one layer for the kernels. Strides in elements of the shape's dtype.

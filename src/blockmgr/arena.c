@@ -99,6 +99,11 @@ static uint64_t load_le64(const uint8_t *p)
     return x;
 }
 
+static bool is_power_of_two(int32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
 static void init_parts(pkv_blockmgr *m)
 {
     struct block_rec *blocks = blocks_of(m);
@@ -141,6 +146,8 @@ pkv_status pkv_blockmgr_init(void *arena, size_t bytes, const pkv_blockmgr_confi
     m->hash_k0 = load_le64(full.hash_secret), m->hash_k1 = load_le64(full.hash_secret + 8);
     m->flags = full.flags, m->zero_policy = full.zero_policy;
     m->n_blocks = full.n_blocks, m->block_tokens = full.block_tokens;
+    m->block_shift =
+        is_power_of_two(full.block_tokens) ? __builtin_ctz((unsigned)full.block_tokens) : -1;
     m->max_seqs = full.max_seqs, m->max_seq_tokens = full.max_seq_tokens;
     m->max_nodes = full.max_nodes, m->max_extras = full.max_extras;
     m->max_namespaces = full.max_namespaces;

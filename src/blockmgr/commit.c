@@ -40,10 +40,10 @@ static void commit_content(pkv_blockmgr *m, struct seq_rec *s, const pkv_tokens 
     const int32_t T = m->block_tokens, *row = row_of(m, s);
     int32_t pos = s->committed, cursor = 0;
     for (int32_t i = 0, n; i < t->n; i += n, pos += n) {
-        const int32_t offset = pos % T;
+        const int32_t offset = block_offset(m, pos);
         n = pkv__min_i32(T - offset, t->n - i);
         if (!s->ended) extend_tail(m, s, t, i, n, offset, &cursor);
-        if (offset + n == T) complete_unit(m, s, row[pos / T]);
+        if (offset + n == T) complete_unit(m, s, row[block_index(m, pos)]);
     }
 }
 
@@ -62,7 +62,7 @@ static bool extras_continue(const pkv_blockmgr *m, const struct seq_rec *s, cons
     if (t->n_extras == 0 || s->ended || !has_flag(m, PKV_MGR_PREFIX_CACHE)) return true;
     int32_t cursor = 0;
     struct extra_list extras = pkv__extras_at(t, 0, &cursor);
-    extras.shift = s->committed % m->block_tokens;
+    extras.shift = block_offset(m, s->committed);
     return pkv__extras_follow(m, s->tail_extras, extras);
 }
 

@@ -58,12 +58,12 @@ static pkv_status check_row(const pkv_blockmgr *m, int32_t idx)
         HOLDS(m, block_id(m, row[i]), "I5: sequence %d: entry %d is %d", idx, i, row[i]);
         blocks_of(m)[row[i]].planned++;
     }
-    const int32_t offset = s->committed % m->block_tokens;
+    const int32_t offset = block_offset(m, s->committed);
     if (s->reserved == s->committed || offset == 0) return PKV_OK;
-    const struct block_rec *tail = &blocks_of(m)[row[s->committed / m->block_tokens]];
+    const struct block_rec *tail = &blocks_of(m)[row[block_index(m, s->committed)]];
     HOLDS(m, tail->ref == 1 && (tail->node == NONE || nodes_of(m)[tail->node].n_tokens <= offset),
           "I6: sequence %d has room in block %d, which it must not write", idx,
-          row[s->committed / m->block_tokens]);
+          row[block_index(m, s->committed)]);
     return PKV_OK;
 }
 

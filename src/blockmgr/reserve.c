@@ -34,12 +34,12 @@ static enum tail_action tail_action(const pkv_blockmgr *m, int32_t block, int32_
 static struct request_plan plan_request(const pkv_blockmgr *m, const struct seq_rec *s,
                                         int32_t n_tokens, bool avoid_copies)
 {
-    const int32_t offset = s->committed % m->block_tokens;
+    const int32_t offset = block_offset(m, s->committed);
     const int32_t want = pkv__max_i32(s->reserved, s->committed + n_tokens);
     struct request_plan p = { TAIL_KEEP, NONE, blocks_for(m, s->reserved), 0 };
     p.n_new = blocks_for(m, want) - p.first_new;
     if (offset == 0) return p;
-    p.tail_block = row_of(m, s)[s->committed / m->block_tokens];
+    p.tail_block = row_of(m, s)[block_index(m, s->committed)];
     p.tail = tail_action(m, p.tail_block, offset, avoid_copies);
     if (p.tail == TAIL_COPY) blocks_of(m)[p.tail_block].planned++;
     return p;
@@ -50,8 +50,8 @@ static void unplan(const pkv_blockmgr *m, const pkv_reserve_req *reqs, int32_t n
 {
     for (int32_t i = 0; i < n_reqs; i++) {
         const struct seq_rec *s = seq_find(m, reqs[i].seq);
-        if (reqs[i].n_tokens > 0 && s->committed % m->block_tokens != 0)
-            blocks_of(m)[row_of(m, s)[s->committed / m->block_tokens]].planned = 0;
+        if (reqs[i].n_tokens > 0 && block_offset(m, s->committed) != 0)
+            blocks_of(m)[row_of(m, s)[block_index(m, s->committed)]].planned = 0;
     }
 }
 
@@ -139,10 +139,10 @@ static void run_request(pkv_blockmgr *m, const pkv_reserve_req *req, bool avoid_
     const struct request_plan p = plan_request(m, s, req->n_tokens, avoid_copies);
     int32_t *row = row_of(m, s);
     if (p.tail == TAIL_COPY) {
-        const int32_t idx = s->committed / m->block_tokens;
+        const int32_t idx = block_index(m, s->committed);
         row[idx] = pkv__take_for_work(m, work);
         work->copy[work->n_copy++] =
-            (pkv_block_copy){ p.tail_block, row[idx], s->committed % m->block_tokens, 0 };
+            (pkv_block_copy){ p.tail_block, row[idx], block_offset(m, s->committed), 0 };
     } else if (p.tail == TAIL_TAKE_OVER) {
         pkv__node_detach(m, p.tail_block);
         m->withdrawn++;

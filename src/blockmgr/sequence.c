@@ -114,7 +114,7 @@ pkv_status pkv_seq_fork(pkv_blockmgr *mgr, pkv_seq parent, pkv_seq *children, in
  * unit is left: its tokens come back from the node. */
 static void cut_chain(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
 {
-    const int32_t units = n_tokens / m->block_tokens, rest = n_tokens % m->block_tokens;
+    const int32_t units = block_index(m, n_tokens), rest = block_offset(m, n_tokens);
     s->claim = pkv__min_i32(s->claim, units);
     if (units > s->n_units) return; /* indexing had ended before, and stays so */
     if (units == s->n_units) {
@@ -157,10 +157,10 @@ pkv_status pkv_seq_truncate(pkv_blockmgr *mgr, pkv_seq seq, int32_t n_tokens)
 /* What is settled of the last, incomplete unit becomes findable as a partial node. */
 static void publish_partial(pkv_blockmgr *m, struct seq_rec *s)
 {
-    const int32_t rest = s->committed % m->block_tokens;
+    const int32_t rest = block_offset(m, s->committed);
     if (!has_flag(m, PKV_MGR_PARTIAL_HITS) || s->ended || s->settled < s->committed || rest == 0)
         return;
-    const int32_t block = row_of(m, s)[s->committed / m->block_tokens];
+    const int32_t block = row_of(m, s)[block_index(m, s->committed)];
     const int32_t held = blocks_of(m)[block].node;
     if (held != NONE && nodes_of(m)[held].n_tokens >= rest) return;
     struct unit_key key = { 0, s->last_node, tail_tokens(m, s), rest,
@@ -220,7 +220,7 @@ pkv_status pkv_seq_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, in
     const int32_t *row = row_of(mgr, s), T = mgr->block_tokens;
     for (int32_t i = 0; i < n_tokens; i++) {
         const int32_t pos = first_token + i;
-        slots[i] = (int64_t)row[pos / T] * T + pos % T;
+        slots[i] = (int64_t)row[block_index(mgr, pos)] * T + block_offset(mgr, pos);
     }
     return PKV_OK;
 }

@@ -20,8 +20,6 @@ void *pkv__alloc(const pkv_allocator *alloc, size_t bytes, size_t align)
 void pkv__free(const pkv_allocator *alloc, void *ptr, size_t bytes)
 {
     if (!ptr) return;
-    if (alloc && alloc->free)
-        alloc->free(alloc->ctx, ptr, bytes);
-    else
-        free(ptr);
+    if (alloc && alloc->free) alloc->free(alloc->ctx, ptr, bytes);
+    else free(ptr);
 }

@@ -39,9 +39,18 @@ void pkv__free(const pkv_allocator *alloc, void *ptr, size_t bytes);
 /* A hook has both functions or neither. */
 bool pkv__allocator_valid(const pkv_allocator *alloc);
 
-static inline int32_t pkv__min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
-static inline int32_t pkv__max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
-static inline int32_t pkv__ceil_div_i32(int32_t a, int32_t b) { return a / b + (a % b != 0); }
+static inline int32_t pkv__min_i32(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+static inline int32_t pkv__max_i32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+static inline int32_t pkv__ceil_div_i32(int32_t a, int32_t b)
+{
+    return a / b + (a % b != 0);
+}
 
 /* Products and sums of sizes that may come from outside. False on overflow, *out then untouched. */
 static inline bool pkv__mul_size(size_t a, size_t b, size_t *out)
@@ -59,6 +68,9 @@ static inline bool pkv__add_size(size_t a, size_t b, size_t *out)
     return true;
 }
 /* Round up to a power of two; the caller knows that it does not overflow. */
-static inline size_t pkv__align_up(size_t n, size_t align) { return (n + align - 1) & ~(align - 1); }
+static inline size_t pkv__align_up(size_t n, size_t align)
+{
+    return (n + align - 1) & ~(align - 1);
+}
 
 #endif

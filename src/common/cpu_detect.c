@@ -15,7 +15,10 @@ static uint64_t read_xcr0(void)
 
 struct pkv__cpu_features pkv__cpu_detect(void)
 {
-    enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe6 }; /* SSE + AVX state; + opmask, zmm0-15 high, zmm16-31 */
+    enum {
+        XCR0_YMM = 0x6,
+        XCR0_ZMM = 0xe6
+    }; /* SSE + AVX state; + opmask, zmm0-15 high, zmm16-31 */
     struct pkv__cpu_features f = { false, false };
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return f;

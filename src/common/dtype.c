@@ -12,9 +12,15 @@ static const struct {
     [PKV_U4] = { "int4", 4 },
 };
 
-static bool dtype_known(pkv_dtype dtype) { return (unsigned)dtype < PKV_DTYPE_COUNT; }
+static bool dtype_known(pkv_dtype dtype)
+{
+    return (unsigned)dtype < PKV_DTYPE_COUNT;
+}
 
-int32_t pkv_dtype_bits(pkv_dtype dtype) { return dtype_known(dtype) ? dtype_table[dtype].bits : 0; }
+int32_t pkv_dtype_bits(pkv_dtype dtype)
+{
+    return dtype_known(dtype) ? dtype_table[dtype].bits : 0;
+}
 
 const char *pkv_dtype_name(pkv_dtype dtype)
 {
@@ -35,7 +41,7 @@ pkv_status pkv_dtype_from_name(const char *name, pkv_dtype *out)
 pkv_status pkv_kv_block_bytes(const pkv_kv_shape *shape, size_t *block_bytes)
 {
     enum { BLOCK_ALIGN = 512 }; /* every piece of every block starts on a sector and on a line */
-    size_t bytes = 2; /* K and V */
+    size_t bytes = 2;           /* K and V */
     if (!shape || !block_bytes || !dtype_known(shape->dtype)) return PKV_E_INVALID_ARG;
     if (shape->n_layers < 1 || shape->n_kv_heads < 1 || shape->block_tokens < 1 ||
         shape->block_tokens > 1024 || shape->head_dim < 8 || shape->head_dim > 256 ||

@@ -12,7 +12,10 @@ struct pkv__siphash {
     uint64_t n_bytes;
 };
 
-static inline uint64_t pkv__rotl64(uint64_t x, int n) { return x << n | x >> (64 - n); }
+static inline uint64_t pkv__rotl64(uint64_t x, int n)
+{
+    return x << n | x >> (64 - n);
+}
 
 static inline void pkv__sip_round(struct pkv__siphash *s)
 {

@@ -1,0 +1,223 @@
+/* What the vector decode kernels of every level share: where a unit's state lies, and the walk over
+ * its visible keys in chunks. Plain C; compiled once into each level with that level's flags.
+ *
+ *   visible keys [lo, hi)      |<-- chunk 0: 128 -->|<-- chunk 1: 128 -->|<- tail ->|
+ *   chunk: a pointer per row   k[0..127]  v[0..127]    (found through the table, or by a stride)
+ *
+ * Only the filling of a chunk knows whether there is a table, how large a block is and how rows are
+ * strided; all arithmetic sees nothing but row pointers. So the paged and the contiguous entry have
+ * the same inner loops, the same grouping of keys, and the same bits, whatever the layout.
+ * Chunks start at lo, never at a block border. */
+#ifndef PKV_X86_DECODE_H
+#define PKV_X86_DECODE_H
+
+#include "common/number_format.h"
+#include "kernels/kernels_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Inlined into each variant, so that element type, head tile and dim are constants there. */
+#define DECODE_TEMPLATE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define DECODE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define DECODE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+enum {
+    DECODE_CHUNK = 128, /* keys between two looks at the running maximum; see the levels' notes */
+    DECODE_SUB = 32, /* keys that one partial sum of p * v runs over: at most 32 + n / 32 additions
+                        in a row, which is what docs/numerics.md allows to n keys */
+    DECODE_LANES_MAX = 16,
+    DECODE_TILE_HEADS_MAX = 8
+};
+
+/* Rows of at most DECODE_CHUNK keys. Behind row n - 1, up to a multiple of DECODE_SUB, stand
+ * copies of it: a tile of keys that is not full reads a visible row again, and nothing else. */
+struct decode_chunk {
+    int32_t first, n; /* first key index; n 0: there is no such chunk */
+    const char *k[DECODE_CHUNK], *v[DECODE_CHUNK];
+};
+
+/* A tile: 1, 2, 4 or 8 query heads of the group that read K and V together. Score vectors hold
+ * [LANES / n_heads keys][n_heads]; a lane's head is lane % n_heads everywhere below. */
+struct decode_tile {
+    float max[DECODE_LANES_MAX]; /* running maximum of the scores, base 2; equal for equal heads */
+    float sum[DECODE_LANES_MAX]; /* sum of p since `max`; the lanes of one head add up to l */
+    float slope[DECODE_LANES_MAX]; /* ALiBi slope * log2(e) of the lane's head; 0: none */
+    int32_t head0, n_heads;        /* within the group */
+};
+
+/* One unit in flight. The arrays lie in the caller's workspace, in this order, 64-byte aligned;
+ * only the scores of the current chunk and tile are on the stack. */
+struct decode {
+    const struct pkv__attn_call *call;
+    const struct pkv__attn_unit *unit;
+    struct pkv__key_range range;
+    int32_t dim, n_tiles, n_blocks, block_tokens;
+    const char *k_base, *v_base;                /* block 0, token 0 of the unit's kv head */
+    int64_t k_block, k_token, v_block, v_token; /* strides in bytes */
+    float softcap2;           /* softcap * log2(e); 0: off. Then q is scaled by scale / softcap */
+    struct decode_tile *tile; /* [n_tiles] */
+    float *q;                 /* [group][dim] scaled, in base 2 unless softcap */
+    float *acc;               /* [group][dim] sum of p * v since the tile's max */
+    float *score;             /* [DECODE_CHUNK][n_heads of the tile] z, then p; not in workspace */
+};
+
+/* Heads of the tile that starts when `left` heads of the group are still to be placed. */
+static inline int32_t decode_tile_heads(int32_t left)
+{
+    return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+static inline void decode_carve(struct decode *d, void *workspace)
+{
+    const int32_t group = d->call->group;
+    d->tile = workspace;
+    d->n_tiles = 0;
+    for (int32_t head = 0; head < group;) {
+        struct decode_tile *t = &d->tile[d->n_tiles++];
+        t->head0 = head;
+        t->n_heads = decode_tile_heads(group - head);
+        head += t->n_heads;
+    }
+    char *at = (char *)workspace + pkv__align_up((size_t)d->n_tiles * sizeof *d->tile, 64);
+    const size_t floats = (size_t)group * (size_t)d->dim; /* dim % 16 == 0: stays aligned */
+    d->q = (float *)(void *)at;
+    d->acc = d->q + floats;
+    PKV_ASSERT((size_t)((char *)(d->acc + floats) - (char *)workspace) <=
+               pkv__attn_workspace_bytes(group, d->dim));
+    memset(d->acc, 0, floats * sizeof *d->acc);
+}
+
+static inline void decode_begin(struct decode *d, const struct pkv__attn_call *call,
+                                const struct pkv__attn_unit *unit, void *workspace)
+{
+    const pkv_kv_view *k = call->k, *v = call->v;
+    const int64_t k_size = pkv__elem_bytes(k->dtype), v_size = pkv__elem_bytes(v->dtype);
+    PKV_ASSERT(pkv__attn_decode_covers(call, unit->q_len));
+    PKV_ASSERT(k->dtype == v->dtype && k->block_tokens == v->block_tokens);
+    d->call = call;
+    d->unit = unit;
+    d->range = pkv__visible_keys(call, unit, 0);
+    d->dim = k->dim;
+    d->n_blocks = pkv__min_i32(k->n_blocks, v->n_blocks);
+    d->block_tokens = k->block_tokens;
+    d->k_base = (const char *)k->data + unit->kv_head * k->head_stride * k_size;
+    d->v_base = (const char *)v->data + unit->kv_head * v->head_stride * v_size;
+    d->k_block = k->block_stride * k_size;
+    d->k_token = k->token_stride * k_size;
+    d->v_block = v->block_stride * v_size;
+    d->v_token = v->token_stride * v_size;
+    d->softcap2 = call->opts->softcap > 0 ? (float)(call->opts->softcap * M_LOG2E) : 0.f;
+    decode_carve(d, workspace);
+}
+
+/* Rows [i, i + n) of a chunk, which lie one token stride apart. */
+static inline void decode_fill_run(const struct decode *d, struct decode_chunk *c, int32_t i,
+                                   int32_t n, const char *k, const char *v)
+{
+    for (int32_t t = 0; t < n; t++, k += d->k_token, v += d->v_token) {
+        c->k[i + t] = k;
+        c->v[i + t] = v;
+    }
+}
+
+static inline void decode_fill_begin(const struct decode *d, struct decode_chunk *c, int32_t first)
+{
+    c->first = first;
+    c->n = pkv__min_i32(DECODE_CHUNK, d->range.hi - first);
+}
+
+static inline void decode_fill_pad(struct decode_chunk *c)
+{
+    for (int32_t i = c->n; i % DECODE_SUB != 0; i++) {
+        c->k[i] = c->k[c->n - 1];
+        c->v[i] = c->v[c->n - 1];
+    }
+}
+
+typedef void (*decode_fill_fn)(const struct decode *d, int32_t first, struct decode_chunk *c);
+
+static inline void decode_fill_paged(const struct decode *d, int32_t first, struct decode_chunk *c)
+{
+    decode_fill_begin(d, c, first);
+    int32_t entry = first / d->block_tokens, offset = first % d->block_tokens;
+    for (int32_t i = 0; i < c->n; entry++, offset = 0) {
+        const int64_t id = pkv__checked_id(d->call, d->unit, entry, d->n_blocks);
+        const int32_t run = pkv__min_i32(c->n - i, d->block_tokens - offset);
+        decode_fill_run(d, c, i, run, d->k_base + id * d->k_block + offset * d->k_token,
+                        d->v_base + id * d->v_block + offset * d->v_token);
+        i += run;
+    }
+    decode_fill_pad(c);
+}
+
+/* No table: sequence b lies in block b. */
+static inline void decode_fill_contiguous(const struct decode *d, int32_t first,
+                                          struct decode_chunk *c)
+{
+    const int64_t id = d->unit->seq;
+    decode_fill_begin(d, c, first);
+    decode_fill_run(d, c, 0, c->n, d->k_base + id * d->k_block + first * d->k_token,
+                    d->v_base + id * d->v_block + first * d->v_token);
+    decode_fill_pad(c);
+}
+
+/* How a head's row ends: out = acc * factor / denom, lse. The sink joins here, once. */
+struct decode_finish {
+    float factor, denom, lse;
+};
+static inline struct decode_finish decode_finish_head(const struct decode *d, float max, float sum,
+                                                      int32_t head)
+{
+    const float *sink = d->call->opts->sink;
+    struct decode_finish f = { 1.f, sum, 0.f };
+    double m = max, l = sum;
+    if (sink) {
+        const double s = (double)sink[d->unit->kv_head * d->call->group + head] * M_LOG2E;
+        if (s > m) { /* far above: every key's weight may vanish, and rightly so */
+            const double w = exp2(m - s);
+            f.factor = (float)w;
+            l = l * w + 1.;
+            m = s;
+        } else {
+            l += exp2(s - m);
+        }
+        f.denom = (float)l;
+    } else if (sum == 0.f) { /* every visible score was -inf: as if there were no key */
+        f.denom = 1.f;
+    }
+    const bool base2 = d->call->lse && d->call->lse->base2;
+    const double lse = m + log2(l);
+    f.lse = (float)(base2 ? lse : lse * M_LN2);
+    return f;
+}
+
+static inline void decode_write_lse(const struct decode *d, int32_t head, float lse)
+{
+    const pkv_lse *to = d->call->lse;
+    if (!to || !to->data) return;
+    to->data[d->unit->row0 * to->row_stride +
+             (d->unit->kv_head * d->call->group + head) * to->head_stride] = lse;
+}
+
+static inline void decode_write_empty(const struct decode *d)
+{
+    const pkv_tensor3 *out = d->call->out;
+    const int32_t group = d->call->group, head0 = d->unit->kv_head * group;
+    const int64_t size = pkv__elem_bytes(out->dtype);
+    const bool base2 = d->call->lse && d->call->lse->base2;
+    for (int32_t r = 0; r < group; r++) {
+        const int64_t at = d->unit->row0 * out->row_stride + (head0 + r) * out->head_stride;
+        memset((char *)out->data + at * size, 0, (size_t)(d->dim * size));
+        const float *sink = d->call->opts->sink;
+        const float lse = !sink   ? -INFINITY
+                          : base2 ? (float)(sink[head0 + r] * M_LOG2E)
+                                  : sink[head0 + r];
+        decode_write_lse(d, r, lse);
+    }
+}
+
+#endif
