@@ -101,7 +101,7 @@ static pkv_status commit_up_to(paged *p, paged_seq *s, int32_t u)
 {
     if (u == s->committed) return PKV_OK;
     const pkv_tokens tokens = { NULL, u - s->committed, NULL, 0 };
-    const pkv_step none = PKV_STEP_NONE_INIT;
+    const pkv_step none = PKV_STEP_NONE;
     const pkv_status status = pkv_seq_commit(p->mgr, s->seq, &tokens, none);
     if (status == PKV_OK) s->committed = u;
     return status;

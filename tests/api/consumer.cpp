@@ -73,7 +73,7 @@ void one_token(pkv_backend *be, pkv_store *store, pkv_blockmgr *mgr)
 
     const std::int32_t id = 42;
     const pkv_tokens token = { &id, 1, nullptr, 0 };
-    expect(pkv_seq_commit(mgr, seq, &token, pkv_step PKV_STEP_NONE_INIT) == PKV_OK, "commit");
+    expect(pkv_seq_commit(mgr, seq, &token, PKV_STEP_NONE) == PKV_OK, "commit");
     expect(pkv_seq_close(mgr, seq) == PKV_OK, "close");
     expect(pkv_seq_close(mgr, seq) == PKV_E_STALE, "a second close is refused");
 }
