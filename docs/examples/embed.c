@@ -50,7 +50,7 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
         TRY(pkv_attn_run(e->be, &tq, &k_view, &v_view, &b, &(pkv_attn_opts)PKV_ATTN_OPTS_INIT,
                          e->workspace, e->workspace_bytes, &to, NULL)); /* takes a whole batch */
     }
-    TRY(pkv_seq_commit(e->mgr, seq, &(pkv_tokens){ ids, n, NULL, 0 }, (pkv_step){ 0 }));
+    TRY(pkv_seq_commit(e->mgr, seq, &(pkv_tokens){ ids, n, NULL, 0 }, PKV_STEP_NONE));
     return (int32_t)(1000.f * out[(n - 1) * Q_HEADS * DIM]);
 }
 

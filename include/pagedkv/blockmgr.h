@@ -38,136 +38,22 @@
 #define PAGEDKV_BLOCKMGR_H
 
 #include "pagedkv/base.h"
+#include "pagedkv/blockmgr_config.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct pkv_blockmgr pkv_blockmgr;
-
 /* Handles carry a generation: one that was closed answers PKV_E_STALE for ever. */
 typedef struct pkv_seq {
     uint64_t v; /* index:32 | generation:32; {0} = none */
 } pkv_seq;
-typedef struct pkv_ns {
-    uint64_t v; /* namespace; {0} = the default one, which is always open */
-} pkv_ns;
 typedef struct pkv_step {
     uint64_t v; /* PKV_STEP_NONE: the tokens are already written */
 } pkv_step;
 static const pkv_step PKV_STEP_NONE = { 0 };
 
 #define PKV_MAX_GROUPS 8 /* size of per-group arrays in results; this version fills entry 0 */
-
-/* Flags of pkv_blockmgr_config. */
-#define PKV_MGR_PREFIX_CACHE 1u /* keep and find content; needs token ids at commit */
-#define PKV_MGR_PARTIAL_HITS 2u /* also match less than a block, as a copy; needs PREFIX_CACHE */
-#define PKV_MGR_PLAIN_LRU    4u /* one eviction list instead of two classes */
-#define PKV_MGR_IN_ORDER     8u /* nothing reads KV outside the order of steps; no effect without steps */
-
-/* When a taken block must be zeroed before its new owner sees it. */
-typedef enum pkv_zero_policy {
-    PKV_ZERO_NEVER = 0,
-    PKV_ZERO_ON_DOMAIN_CHANGE = 1, /* the first owner after init, or another domain than the last */
-    PKV_ZERO_ALWAYS = 2
-} pkv_zero_policy;
-
-typedef struct pkv_blockmgr_config {
-    uint32_t struct_size;
-    int32_t n_blocks;       /* pool size, null block included; 2 .. 2^31-1 */
-    int32_t block_tokens;   /* 1 .. 1024; 0: 16 */
-    int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
-    int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1024; sets the width of the rows */
-    int32_t max_nodes;      /* content nodes; 0: one per block, which is never too few */
-    int32_t max_extras;     /* entries (unit x extra key) kept with content; 0: n_blocks / 4 + 64 */
-    int32_t max_namespaces; /* the default one included; 0: 64 */
-    uint32_t flags;         /* PKV_MGR_* */
-    pkv_zero_policy zero_policy; /* of the one domain */
-    uint8_t hash_secret[16];     /* same on all ranks; fill it from a random source where prompts
-                                    are untrusted, so that collisions cannot be crafted */
-    pkv_logger log;              /* reasons of refusals; {NULL, NULL}: silent */
-} pkv_blockmgr_config;
-#define PKV_BLOCKMGR_CONFIG_INIT                                                                   \
-    {                                                                                              \
-        sizeof(pkv_blockmgr_config), 0, 0, 0, 0, 0, 0, 0, PKV_MGR_PREFIX_CACHE, PKV_ZERO_NEVER,    \
-            { 0 }, { NULL, NULL }                                                                  \
-    }
-
-/* ---------------------------------------------------------------- plan, memory, life */
-
-/* Bytes of the arena for this configuration; 0 if it is invalid (pkv_blockmgr_init then says why).
- * Pure. With one 16-token block per node about 180 bytes per block, tokens included, plus
- * 4 * max_seqs * max_seq_tokens / block_tokens for the rows. */
-PKV_API size_t pkv_blockmgr_bytes(const pkv_blockmgr_config *cfg);
-
-/* Make a manager inside the caller's memory. There is nothing to undo: drop the arena.
- * `arena` is 64-byte aligned and `bytes` >= pkv_blockmgr_bytes(cfg). On failure *out is untouched.
- *   PKV_E_INVALID_ARG  null, misaligned or short arena, a field out of range (the log names it)
- *   PKV_E_ABI          a struct_size this library does not know
- * O(bytes). */
-PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_init(void *arena, size_t bytes,
-                                                   const pkv_blockmgr_config *cfg,
-                                                   pkv_blockmgr **out);
-
-/* As init, in memory from `alloc` (NULL: malloc family), given back by destroy; `alloc` is copied.
- * Also PKV_E_NO_MEMORY. destroy(NULL) is fine; destroy of a manager made by init only forgets it. */
-PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_create(const pkv_blockmgr_config *cfg,
-                                                     const pkv_allocator *alloc,
-                                                     pkv_blockmgr **out);
-PKV_API void pkv_blockmgr_destroy(pkv_blockmgr *mgr);
-
-/* How a memory budget turns into a pool. */
-typedef struct pkv_plan_result {
-    uint32_t struct_size;
-    size_t block_bytes;      /* of one block in the canonical layout */
-    int32_t n_blocks;        /* for pkv_blockmgr_config; null block included */
-    int32_t usable_blocks;   /* n_blocks - 1 */
-    int64_t usable_tokens;   /* usable_blocks * block_tokens */
-    int32_t max_full_seqs;   /* sequences of max_seq_tokens that fit at the same time */
-    size_t mgr_bytes;        /* arena of the manager for that pool; not taken from `bytes` */
-} pkv_plan_result;
-#define PKV_PLAN_RESULT_INIT { sizeof(pkv_plan_result), 0, 0, 0, 0, 0, 0 }
-
-/* Plan one full-attention group: the largest pool whose KV bytes, null block included, fit `bytes`.
- * Uses cfg->max_seqs, max_seq_tokens, flags and so on; cfg->n_blocks and cfg->block_tokens are
- * ignored (shape->block_tokens counts).
- *   PKV_E_NEVER        not even one sequence of cfg->max_seq_tokens fits; *out is filled all the
- *                      same, so that the caller can say by how much
- *   PKV_E_INVALID_ARG  shape or cfg out of range, or fewer than 2 blocks fit
- *   PKV_E_UNSUPPORTED  see pkv_kv_block_bytes
- * Pure, O(1). Says yes exactly when an empty manager of n_blocks admits one longest sequence. */
-PKV_API PKV_NODISCARD pkv_status pkv_plan(const pkv_kv_shape *shape, size_t bytes,
-                                          const pkv_blockmgr_config *cfg, pkv_plan_result *out);
-
-/* ---------------------------------------------------------------- namespaces */
-
-/* Identity of content. Two namespaces with the same fields are one namespace. Fields are typed and
- * length-prefixed before they are digested (SHA-256): an adapter named X and a salt X differ. */
-typedef struct pkv_ns_params {
-    uint32_t struct_size;
-    uint8_t model_digest[32]; /* weights, architecture, RoPE parameters: the caller's digest */
-    const char *kv_format;    /* dtype, scale mode, layout; NULL with 0 bytes: none */
-    size_t kv_format_bytes;
-    const char *adapter; /* adapter (LoRA) name */
-    size_t adapter_bytes;
-    const char *salt; /* tenant salt; never stored, only its digest is */
-    size_t salt_bytes;
-} pkv_ns_params;
-#define PKV_NS_PARAMS_INIT { sizeof(pkv_ns_params), { 0 }, NULL, 0, NULL, 0, NULL, 0 }
-
-/* Open the namespace with these fields. Opening equal fields again gives the same handle and has to
- * be closed as often; all fields empty gives the default namespace {0}, which is never closed.
- *   PKV_E_INVALID_ARG  null pointer with bytes > 0, a field longer than 65535 bytes
- *   PKV_E_LIMIT        max_namespaces are open
- * O(max_namespaces + bytes of the fields). */
-PKV_API PKV_NODISCARD pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params,
-                                             pkv_ns *out);
-
-/* Close it once. The last close forgets its cached content: the blocks become free, children before
- * parents, newest child first. {0} is PKV_E_INVALID_ARG.
- *   PKV_E_STALE; PKV_E_STATE  last close while sequences are open in it
- * O(blocks freed). */
-PKV_API PKV_NODISCARD pkv_status pkv_ns_close(pkv_blockmgr *mgr, pkv_ns ns);
 
 /* ---------------------------------------------------------------- sequences */
 
@@ -197,7 +83,10 @@ typedef struct pkv_block_work {
     pkv_block_copy *copy;
     int32_t copy_cap, n_copy;
 } pkv_block_work;
-#define PKV_BLOCK_WORK_INIT { sizeof(pkv_block_work), NULL, 0, 0, NULL, 0, 0 }
+#define PKV_BLOCK_WORK_INIT                                                                        \
+    {                                                                                              \
+        sizeof(pkv_block_work), NULL, 0, 0, NULL, 0, 0                                             \
+    }
 
 typedef struct pkv_reserve_req {
     pkv_seq seq;
@@ -217,12 +106,15 @@ typedef struct pkv_match {
     int32_t claimed;        /* tokens: committed length of the sequence after an OK match */
     int32_t claimed_cached; /* blocks of the claim that were evictable before the call */
     int32_t copied;         /* of `claimed`, the tokens that arrive by a copy (partial hit) */
-    int32_t longest[PKV_MAX_GROUPS];             /* tokens that group could serve, full blocks */
+    int32_t longest[PKV_MAX_GROUPS]; /* tokens that group could serve, full blocks */
     pkv_stop_reason stop_reason[PKV_MAX_GROUPS];
 } pkv_match;
 #define PKV_MATCH_INIT                                                                             \
     {                                                                                              \
-        sizeof(pkv_match), 0, 0, 0, { 0 }, { PKV_STOP_END }                                        \
+        sizeof(pkv_match), 0, 0, 0, { 0 },                                                         \
+        {                                                                                          \
+            PKV_STOP_END                                                                           \
+        }                                                                                          \
     }
 
 typedef struct pkv_need {
@@ -233,7 +125,10 @@ typedef struct pkv_need {
     int32_t zeros;      /* entries of work->zero */
     pkv_status verdict; /* what pkv_seq_reserve would answer with large enough work arrays */
 } pkv_need;
-#define PKV_NEED_INIT { sizeof(pkv_need), 0, 0, 0, 0, PKV_OK }
+#define PKV_NEED_INIT                                                                              \
+    {                                                                                              \
+        sizeof(pkv_need), 0, 0, 0, 0, PKV_OK                                                       \
+    }
 
 /* Open an empty sequence in a namespace. PKV_E_LIMIT: max_seqs are open; PKV_E_STALE: namespace
  * closed. O(1). */
@@ -348,7 +243,13 @@ typedef struct pkv_seq_info_t {
     int32_t n_indexed;                    /* leading blocks that are findable */
     pkv_ns ns;
 } pkv_seq_info_t;
-#define PKV_SEQ_INFO_INIT { sizeof(pkv_seq_info_t), 0, 0, 0, 0, 0, 0, 0, { 0 } }
+#define PKV_SEQ_INFO_INIT                                                                          \
+    {                                                                                              \
+        sizeof(pkv_seq_info_t), 0, 0, 0, 0, 0, 0, 0,                                               \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
 /* O(row), because of blocks_if_closed. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_info(const pkv_blockmgr *mgr, pkv_seq seq,
                                               pkv_seq_info_t *out);
@@ -376,13 +277,13 @@ typedef struct pkv_blockmgr_stats_t {
     int32_t cached_blocks;    /* unreferenced, findable, evictable */
     int32_t protected_blocks; /* of the cached: class of blocks hit at least once */
     int32_t open_seqs, open_namespaces;
-    int32_t nodes, extras;              /* content nodes and extra entries in use */
-    uint64_t query_tokens, hit_tokens;  /* of OK matches: asked for (clipped), claimed */
-    uint64_t taken_blocks;              /* blocks handed out */
-    uint64_t evicted_blocks;            /* cached content dropped to make room */
-    uint64_t copies;                    /* planned by reserve and match */
-    uint64_t withdrawn;                 /* content withdrawn or moved to write in place */
-    uint64_t unindexed_units;           /* full blocks that could not be made findable */
+    int32_t nodes, extras;             /* content nodes and extra entries in use */
+    uint64_t query_tokens, hit_tokens; /* of OK matches: asked for (clipped), claimed */
+    uint64_t taken_blocks;             /* blocks handed out */
+    uint64_t evicted_blocks;           /* cached content dropped to make room */
+    uint64_t copies;                   /* planned by reserve and match */
+    uint64_t withdrawn;                /* content withdrawn or moved to write in place */
+    uint64_t unindexed_units;          /* full blocks that could not be made findable */
 } pkv_blockmgr_stats_t;
 #define PKV_BLOCKMGR_STATS_INIT                                                                    \
     {                                                                                              \

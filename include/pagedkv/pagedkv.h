@@ -6,6 +6,7 @@
 #include "pagedkv/backend.h"
 #include "pagedkv/base.h"
 #include "pagedkv/blockmgr.h"
+#include "pagedkv/blockmgr_config.h"
 #include "pagedkv/sim.h"
 #include "pagedkv/store.h"
 
