@@ -13,7 +13,7 @@ import sys
 
 import check_common as common
 
-CHECKS = ("includes", "lengths", "text", "format", "headers", "symbols")
+CHECKS = ("includes", "lengths", "text", "format", "headers", "symbols", "summary")
 
 
 def outcome(find):
@@ -47,7 +47,7 @@ def main():
         report(results, name, result, lines)
         if hasattr(check, "notes"):
             notes += check.notes(common.ROOT)
-        if args.self_test:
+        if args.self_test and list(check.samples()):
             result, lines = outcome(lambda: common.self_test(check))
             report(results, f"{name}: its samples", result, lines)
     print("\n".join(notes))

@@ -5,7 +5,8 @@ usage: test_summary.py RESULTS_DIR SECONDS
 
 RESULTS_DIR holds, per stage, NN-column.json (lines of meson's testlog.json, or of run_checks.py),
 NN-column.rc (exit status of the runner) or NN-column.fail / .skip (one line saying why there is no
-json). Single tests of a TAP program count one each. Exit status 0 only if something ran and nothing
+json). Single tests of a TAP program count one each; a program that ends with a line "N passed, N
+failed, N skipped" of its own counts so many. Exit status 0 only if something ran and nothing
 failed. The last line printed is "N passed, N failed, N skipped".
 """
 import json
@@ -17,6 +18,7 @@ from collections import defaultdict
 TAP_LINE = re.compile(r"^(not )?ok\b *(\d+)?[ -]*(.*)$")
 TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*SKIP\S*\s*(.*))?", re.IGNORECASE)
 TAP_SKIP = re.compile(r"#\s*SKIP\S*\s*(.*)$", re.IGNORECASE)
+OWN_COUNT = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
 TAIL_LINES = 30  # of a failed program's output
 
 
@@ -53,32 +55,43 @@ def tap_points(stdout):
     return plan, points
 
 
+def points_of_program(program, entry, reasons):
+    """[(name, result, reason)] of a program that is not TAP: its own count, or its exit status."""
+    outcome = entry["result"]
+    counts = OWN_COUNT.findall(entry.get("stdout", ""))
+    if counts:
+        n_pass, n_fail, n_skip = (int(n or 0) for n in counts[-1])
+        why = reasons[0] if reasons else "no reason given"
+        return ([(program, "pass", "")] * n_pass + [(program, "fail", "")] * n_fail
+                + [(program, "skip", why)] * n_skip)
+    result = {"OK": "pass", "SKIP": "skip", "EXPECTEDFAIL": "pass"}.get(outcome, "fail")
+    reason = (reasons[0] if reasons else "no reason given") if result == "skip" else ""
+    return [(program, result, reason)]
+
+
 def tests_of_program(column, entry):
     suites, _, program = entry["name"].partition(" / ")
     areas = [s for s in suites.rpartition(":")[2].split("+") if s != "long"]
     area = areas[0] if areas else "other"
-    stdout, outcome = entry.get("stdout", ""), entry["result"]
-    reasons = skip_reasons(entry.get("stderr", "") + "\n" + stdout)
-    plan, points = tap_points(stdout)
+    outcome, status = entry["result"], entry.get("returncode")
+    reasons = skip_reasons(entry.get("stderr", "") + "\n" + entry.get("stdout", ""))
+    plan, points = tap_points(entry.get("stdout", ""))
+    is_tap = plan is not None or bool(points)
+    if not is_tap:
+        points = points_of_program(program, entry, reasons)
     tests, n_skips = [], 0
     for name, result, reason in points:
-        if result == "skip":
-            reason = reason or (reasons[min(n_skips, len(reasons) - 1)] if reasons else "no reason given")
+        if result == "skip" and not reason:
+            reason = reasons[min(n_skips, len(reasons) - 1)] if reasons else "no reason given"
             n_skips += 1
-        tests.append(Test(column, area, f"{program}: {name}", result, reason))
-    if not points and plan is None:  # a program that answers by its exit status alone
-        result = {"OK": "pass", "SKIP": "skip", "EXPECTEDFAIL": "pass"}.get(outcome, "fail")
-        reason = reasons[0] if reasons else "no reason given" if result == "skip" else ""
-        tests.append(Test(column, area, program, result, reason))
-    elif plan and len([p for p in points]) < plan:
+        tests.append(Test(column, area, f"{program}: {name}" if is_tap else name, result, reason))
+    if plan and len(points) < plan:
         tests.append(Test(column, area, f"{program}: ended after {len(points)} of {plan} tests "
-                          f"({outcome}, exit status {entry.get('returncode')})", "fail"))
-    elif outcome not in ("OK", "SKIP") and all(t.result != "fail" for t in tests):
-        if entry.get("returncode") != 0 or outcome in ("TIMEOUT", "INTERRUPT"):
-            tests.append(Test(column, area, f"{program}: {outcome}, exit status "
-                              f"{entry.get('returncode')}", "fail"))
-    if any(t.result == "fail" for t in tests):
-        first = next(t for t in tests if t.result == "fail")
+                          f"({outcome}, exit status {status})", "fail"))
+    elif all(t.result != "fail" for t in tests) and (
+            status != 0 and outcome != "SKIP" or outcome in ("TIMEOUT", "INTERRUPT")):
+        tests.append(Test(column, area, f"{program}: {outcome}, exit status {status}", "fail"))
+    for first in [t for t in tests if t.result == "fail"][:1]:
         first.reason = tail(entry) + "\nrepeat: " + " ".join(entry.get("command", []))
     return tests
 
