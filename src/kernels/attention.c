@@ -8,11 +8,11 @@
 
 size_t pkv__attn_workspace_bytes(int32_t group, int32_t dim)
 {
-    /* Per query head: q and o in float, and room for the few numbers of a running softmax, twice,
-     * so that a level may keep a converted and a merged copy. */
-    enum { STATE_FLOATS = 16, COPIES = 2 };
-    const size_t per_head = COPIES * (2 * (size_t)dim + STATE_FLOATS) * sizeof(float);
-    return pkv__align_up((size_t)group * per_head, PKV_CACHE_LINE);
+    /* Per query head q and o in float and the numbers of a running softmax, which vector levels
+     * keep once per lane; per unit a tile of scores, 128 keys times 8 heads, twice. */
+    enum { STATE_FLOATS = 64, SCORE_FLOATS = 2 * 128 * 8 };
+    const size_t floats = (size_t)group * (2 * (size_t)dim + STATE_FLOATS) + SCORE_FLOATS;
+    return pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
 }
 
 pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,

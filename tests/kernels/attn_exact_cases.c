@@ -1,0 +1,273 @@
+/* Attention where the result is known to the bit: planted data, empty rows, merges of splits. */
+#include "attn_instance.h"
+#include "oracle/oracle_numbers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double out_at(const struct attn_problem *p, const struct attn_result *r, int32_t row,
+                     int32_t head, int32_t d)
+{
+    return oracle_load(p->q_dtype, r->o, ((int64_t)row * p->n_q_heads + head) * p->v_dim + d);
+}
+
+static float lse_at(const struct attn_problem *p, const struct attn_result *r, int32_t row,
+                    int32_t head)
+{
+    return r->lse[row * p->n_q_heads + head];
+}
+
+static double v_at(const struct attn_problem *p, int32_t b, int32_t key, int32_t head, int32_t d)
+{
+    const int32_t g = head / (p->n_q_heads / p->n_kv_heads);
+    return (double)p->v[b][((int64_t)key * p->n_kv_heads + g) * p->v_dim + d];
+}
+
+static void run_and_keep(struct check *c, struct attn_problem *p, struct attn_result *r)
+{
+    const struct attn_layout layout = attn_draw_layout(c);
+    attn_try(c, p, &layout, r);
+}
+
+/* One visible key: o is v, rounded to the type of out, whatever q and k are. */
+static void one_key(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    p.q_dtype = (pkv_dtype)rng_int(&c->rng, PKV_F32, PKV_BF16);
+    p.n_q_heads = rng_int(&c->rng, 1, 9);
+    p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 32);
+    p.n_seqs = 3;
+    p.values = rng_chance(&c->rng, 30) ? VALUES_HUGE : VALUES_NORMAL;
+    const bool window = rng_chance(&c->rng, 50);
+    if (window) p.opts.window_left = 0;
+    for (int32_t b = 0; b < p.n_seqs; b++) p.kv_len[b] = window ? rng_int(&c->rng, 1, 50) : 1;
+    attn_fill(c, &p);
+    run_and_keep(c, &p, &r);
+    for (int32_t b = 0; b < p.n_seqs; b++)
+        for (int32_t h = 0; h < p.n_q_heads; h++)
+            for (int32_t d = 0; d < p.v_dim; d++) {
+                const double want = oracle_round(p.q_dtype, v_at(&p, b, p.kv_len[b] - 1, h, d));
+                CHECK(c, out_at(&p, &r, b, h, d) == want,
+                      "one key: sequence %d head %d dim %d: "
+                      "%.9g, must be v = %.9g",
+                      b, h, d, out_at(&p, &r, b, h, d), want);
+            }
+    attn_result_free(&r);
+    attn_free(&p);
+}
+
+/* All keys equal, and all values: o is v. The number of keys is a power of two, so that 1 / l is
+ * exact; with 16-bit stores the sums of equal values are exact, too. */
+static void equal_keys(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    p.values = VALUES_EQUAL;
+    p.kv_len[0] = 1 << rng_int(&c->rng, 0, 8);
+    p.q_len[0] = 1;
+    p.n_q_heads = rng_int(&c->rng, 1, 5);
+    p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 20);
+    attn_fill(c, &p);
+    for (int32_t i = 0; i < p.kv_len[0] * p.v_dim; i++) /* 8 bits: 256 sums stay exact */
+        p.v[0][i] = i < p.v_dim ? (float)rng_int(&c->rng, -128, 127) / 16.f : p.v[0][i - p.v_dim];
+    run_and_keep(c, &p, &r);
+    for (int32_t h = 0; h < p.n_q_heads; h++)
+        for (int32_t d = 0; d < p.v_dim; d++)
+            CHECK(c, out_at(&p, &r, 0, h, d) == (double)p.v[0][d],
+                  "equal keys: head %d dim %d: %.9g, must be v = %.9g", h, d,
+                  out_at(&p, &r, 0, h, d), (double)p.v[0][d]);
+    attn_result_free(&r);
+    attn_free(&p);
+}
+
+/* One logit so far above the others that their weights are exactly 0: o is that key's v. The key
+ * stands at any place, also in the last, short block. */
+static void winner(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    p.kv_len[0] = rng_int(&c->rng, 1, 300);
+    p.n_q_heads = rng_int(&c->rng, 1, 5);
+    p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 20);
+    p.opts.scale = 1.f;
+    attn_fill(c, &p);
+    const int32_t key = rng_int(&c->rng, 0, p.kv_len[0] - 1);
+    for (int32_t h = 0; h < p.n_q_heads; h++) p.q[h * p.k_dim] = 32.f;
+    for (int32_t j = 0; j < p.kv_len[0]; j++)
+        for (int32_t d = 0; d < p.k_dim; d++)
+            p.k[0][j * p.k_dim + d] = d == 0 && j == key ? 32.f : 0.f;
+    run_and_keep(c, &p, &r);
+    for (int32_t h = 0; h < p.n_q_heads; h++)
+        for (int32_t d = 0; d < p.v_dim; d++) {
+            const double want = oracle_round(p.q_dtype, v_at(&p, 0, key, h, d));
+            CHECK(c, out_at(&p, &r, 0, h, d) == want,
+                  "winner: key %d head %d dim %d: %.9g, must be v = %.9g", key, h, d,
+                  out_at(&p, &r, 0, h, d), want);
+        }
+    for (int32_t h = 0; h < p.n_q_heads; h++)
+        CHECK(c, lse_at(&p, &r, 0, h) == 1024.f, "winner: lse %.9g, must be 1024",
+              (double)lse_at(&p, &r, 0, h));
+    attn_result_free(&r);
+    attn_free(&p);
+}
+
+/* KT1, KT3, KT4: rows without a key are (0, -inf), or (0, sink); sequences of length 0 are written.
+ */
+static void empty_rows(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    p.n_seqs = 5;
+    for (int32_t b = 0; b < p.n_seqs; b++) p.kv_len[b] = b % 2 ? 5 : 0;
+    p.q_len[1] = rng_chance(&c->rng, 50) ? 1 : 9; /* more rows than keys */
+    p.q_len[4] = 2;
+    p.n_q_heads = 3;
+    p.k_dim = p.v_dim = rng_chance(&c->rng, 50) ? 64 : 8;
+    if (c->seed % 2) attn_draw_option(c, &p, 5);
+    attn_fill(c, &p);
+    run_and_keep(c, &p, &r);
+    for (int32_t b = 0; b < p.n_seqs; b++)
+        for (int32_t i = 0; i < p.q_len[b] && i < p.q_len[b] - p.kv_len[b]; i++)
+            for (int32_t h = 0; h < p.n_q_heads; h++) {
+                const float want = p.opts.sink ? p.sink[h] : -INFINITY;
+                CHECK(c, lse_at(&p, &r, p.row0[b] + i, h) == want,
+                      "empty row: lse %.9g, must be %.9g", (double)lse_at(&p, &r, p.row0[b] + i, h),
+                      (double)want);
+            }
+    attn_result_free(&r);
+    attn_free(&p);
+}
+
+/* KT5: both bases say the same. */
+static void bases(struct check *c)
+{
+    struct attn_problem p = attn_draw_ragged(c);
+    struct attn_result nat = { 0 }, two = { 0 };
+    p.with_lse = true;
+    p.base2 = false;
+    attn_fill(c, &p);
+    run_and_keep(c, &p, &nat);
+    p.base2 = true;
+    run_and_keep(c, &p, &two);
+    CHECK(c, memcmp(nat.o, two.o, nat.o_bytes) == 0, "the base of lse changes out");
+    for (int32_t i = 0; i < p.n_rows * p.n_q_heads; i++) {
+        const double want = (double)nat.lse[i] / log(2);
+        const bool same = isinf(nat.lse[i])
+                              ? (double)two.lse[i] == want
+                              : fabs((double)two.lse[i] - want) <= 0x1p-22 * (fabs(want) + 4);
+        CHECK(c, same, "lse %.9g in base 2, want %.9g", (double)two.lse[i], want);
+    }
+    attn_result_free(&nat);
+    attn_result_free(&two);
+    attn_free(&p);
+}
+
+/* One part of a decode row's keys as a problem of its own. Without given positions a part's row
+ * stands at the end of its keys; ALiBi then shifts all its logits by one constant. */
+static struct attn_problem part_of(const struct attn_problem *p, int32_t from, int32_t to)
+{
+    struct attn_problem part = attn_alone(p, 0);
+    part.kv_len[0] = to - from;
+    part.pos0[0] = from;
+    part.with_pos0 = true;
+    part.k[0] = p->k[0] + (int64_t)from * p->n_kv_heads * p->k_dim;
+    part.v[0] = p->v[0] + (int64_t)from * p->n_kv_heads * p->v_dim;
+    return part;
+}
+
+enum { MAX_PARTS = 8 };
+
+/* Against the whole row by the oracle. Beyond the bound of a single pass: an error e of a part's
+ * lse turns its weight by e^e, and the merge adds its own. */
+static void judge_merged(struct check *c, const struct attn_problem *p, int32_t n, const void *o,
+                         const float *lse)
+{
+    const struct oracle_seq s = attn_oracle(p, 0);
+    double z[256], most = 0;
+    for (int32_t i = 0; i < p->kv_len[0] * p->n_kv_heads * p->v_dim; i++)
+        most = fmax(most, fabs((double)p->v[0][i]));
+    for (int32_t h = 0; h < p->n_q_heads; h++) {
+        struct oracle_row want;
+        oracle_attention(&s, 0, h, z, &want);
+        const struct oracle_path path = { want.n_visible + n, 0, p->q_dtype };
+        const double lse_bound = 2 * oracle_bound_lse(&s, &want, &path, false) + n * 0x1p-22;
+        CHECK(c, fabs((double)lse[h] - want.lse) <= lse_bound, "%d parts: lse %.9g, want %.9g", n,
+              (double)lse[h], want.lse);
+        for (int32_t d = 0; d < p->v_dim; d++) {
+            const double got = oracle_load(p->q_dtype, o, (int64_t)h * p->v_dim + d);
+            const double bound = oracle_bound_o(&s, &want, &path, d) +
+                                 most * (expm1(2 * lse_bound) + 4 * n * 0x1p-24);
+            CHECK(c, fabs(got - want.o[d]) <= bound,
+                  "%d parts: head %d dim %d: %.9g, want %.9g, bound %.3g", n, h, d, got, want.o[d],
+                  bound);
+        }
+    }
+}
+
+static void merge_and_compare(struct check *c, const struct attn_problem *p,
+                              struct attn_result *parts, int32_t n, const struct attn_result *whole)
+{
+    pkv_tensor3 o[MAX_PARTS],
+        out = { NULL,    p->q_dtype, p->n_q_heads, p->v_dim, 1, (int64_t)p->n_q_heads * p->v_dim,
+                p->v_dim };
+    pkv_lse lse[MAX_PARTS], out_lse = { NULL, p->n_q_heads, 1, 0 };
+    struct hostile mem[MAX_PARTS + 1];
+    for (int32_t s = 0; s < n; s++) {
+        mem[s] = hostile_create(parts[s].o_bytes, 0);
+        memcpy(mem[s].data, parts[s].o, parts[s].o_bytes);
+        o[s] = out;
+        lse[s] = out_lse;
+        o[s].data = mem[s].data;
+        lse[s].data = parts[s].lse;
+    }
+    mem[n] = hostile_create(whole->o_bytes, 0xff);
+    out.data = mem[n].data;
+    out_lse.data = malloc(whole->lse_bytes);
+    const pkv_status status = pkv_states_merge(c->be, o, lse, n, &out, &out_lse);
+    CHECK(c, status == PKV_OK, "merge of %d parts: %s", n, pkv_status_name(status));
+    judge_merged(c, p, n, out.data, out_lse.data);
+    free(out_lse.data);
+    for (int32_t s = 0; s <= n; s++) hostile_destroy(&mem[s]);
+}
+
+/* KT15, KT18: one row over 1 .. 8 parts of its keys, merged, against the row over all of them. The
+ * sink is carried by the last part alone. */
+static void splits(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result whole = { 0 }, parts[MAX_PARTS] = { { 0 } };
+    const int32_t n = 1 + (int32_t)(c->seed % MAX_PARTS);
+    p.q_dtype = PKV_F32;
+    p.n_q_heads = 4;
+    p.kv_len[0] = rng_int(&c->rng, n, 200);
+    if (rng_chance(&c->rng, 50)) attn_draw_option(c, &p, 4);
+    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, 5);
+    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, 3);
+    p.base2 = false;
+    attn_fill(c, &p);
+    run_and_keep(c, &p, &whole);
+    for (int32_t s = 0; s < n; s++) {
+        const int32_t from = s * p.kv_len[0] / n, to = (s + 1) * p.kv_len[0] / n;
+        struct attn_problem part = part_of(&p, from, to);
+        if (s < n - 1) part.opts.sink = NULL;
+        run_and_keep(c, &part, &parts[s]);
+        for (int32_t h = 0; h < p.n_q_heads && p.opts.alibi; h++)
+            parts[s].lse[h] -= p.alibi[h] * (float)(p.kv_len[0] - to);
+    }
+    merge_and_compare(c, &p, parts, n, &whole);
+    for (int32_t s = 0; s < n; s++) attn_result_free(&parts[s]);
+    attn_result_free(&whole);
+    attn_free(&p);
+}
+
+const struct check_case attn_exact_cases[] = {
+    { "attention", "one_key", one_key, 30, 10, true },
+    { "attention", "equal_keys", equal_keys, 30, 10, true },
+    { "attention", "winner", winner, 30, 10, true },
+    { "attention", "empty_rows", empty_rows, 12, 4, true },
+    { "attention", "bases", bases, 20, 4, true },
+    { "attention", "splits", splits, 24, 8, true },
+    { NULL, NULL, NULL, 0, 0, false },
+};

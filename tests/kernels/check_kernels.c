@@ -1,0 +1,328 @@
+/* check_kernels: every operation, at every level, on cruel shapes, values and memory.
+ * See --help. Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here. */
+#include "check_kernels.h"
+
+#include <getopt.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct check_case *const all_cases[] = {
+    attn_shape_cases,  attn_exact_cases, attn_bits_cases, attn_table_cases,
+    attn_sparse_cases, kv_write_cases,   move_cases,      merge_cases,
+};
+
+struct tally {
+    const char *op;
+    pkv_isa isa;
+    pkv_dtype dtype;
+    bool typed;
+    long passed, failed, skipped;
+    double ratio;
+};
+
+struct options {
+    const char *case_name;
+    int64_t seed, first_seed;
+    bool quick, list, bench, verbose;
+    int scale; /* times the seeds of each case */
+};
+
+static struct tally tallies[64];
+static int n_tallies;
+static sigjmp_buf crash_return;
+
+static void case_name(char *buf, size_t bytes, const struct check_case *k, pkv_dtype dtype)
+{
+    snprintf(buf, bytes, k->typed ? "%s.%s.%s" : "%s.%s", k->op, k->family, pkv_dtype_name(dtype));
+}
+
+void check_fail(struct check *c, const char *fmt, ...)
+{
+    char name[96];
+    va_list args;
+    if (c->failed) return; /* one run, one report */
+    c->failed = true;
+    case_name(name, sizeof(name), c->current, c->dtype);
+    printf("FAILED  %s  level %s  case %s  seed %lld\n        shape: %s\n        ", c->current->op,
+           pkv_isa_name(c->isa), name, (long long)c->seed, c->shape[0] ? c->shape : "-");
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n        repeat: PKV_ISA=%s %s --case %s --seed %lld\n", pkv_isa_name(c->isa),
+           c->program, name, (long long)c->seed);
+    fflush(stdout);
+}
+
+void check_skip(struct check *c, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(c->skip, sizeof(c->skip), fmt, args);
+    va_end(args);
+}
+
+static struct tally *tally_of(const struct check *c)
+{
+    for (int i = 0; i < n_tallies; i++)
+        if (strcmp(tallies[i].op, c->current->op) == 0 && tallies[i].isa == c->isa &&
+            tallies[i].dtype == c->dtype && tallies[i].typed == c->current->typed)
+            return &tallies[i];
+    struct tally *t = &tallies[n_tallies++];
+    *t = (struct tally){ c->current->op, c->isa, c->dtype, c->current->typed, 0, 0, 0, 0 };
+    return t;
+}
+
+static void on_crash(int sig)
+{
+    siglongjmp(crash_return, sig);
+}
+
+static void catch_crashes(void)
+{
+    static unsigned char stack[64 * 1024];
+    const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
+    const stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
+    struct sigaction act = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_NODEFER };
+    sigaltstack(&alt, NULL);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        sigaction(signals[i], &act, NULL);
+}
+
+/* Seeds of different cases must not repeat each other: the name takes part (FNV-1a). */
+static uint64_t mix(const char *name, int64_t seed)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return h ^ (uint64_t)seed * UINT64_C(0xd1342543de82ef95);
+}
+
+static void run_once(struct check *c, int64_t seed)
+{
+    char name[96];
+    case_name(name, sizeof(name), c->current, c->dtype);
+    c->seed = seed;
+    c->rng.state = mix(name, seed);
+    c->failed = false;
+    c->shape[0] = c->skip[0] = '\0';
+    c->ratio = 0;
+    const int sig = sigsetjmp(crash_return, 1);
+    if (sig == 0) c->current->run(c);
+    else check_fail(c, "signal %d (%s)", sig, strsignal(sig));
+    struct tally *t = tally_of(c);
+    if (c->failed) t->failed++;
+    else if (c->skip[0]) t->skipped++;
+    else t->passed++;
+    if (c->skip[0] && !c->failed)
+        printf("skipped %s seed %lld: %s\n", name, (long long)seed, c->skip);
+    if (c->ratio > t->ratio) t->ratio = c->ratio;
+    if (c->verbose)
+        printf("%s seed %lld: %s%s  %s\n", name, (long long)seed, c->failed ? "FAILED" : "ok",
+               c->skip[0] ? " (skipped)" : "", c->shape);
+}
+
+static void run_case(struct check *c, const struct options *o)
+{
+    if (o->seed >= 0) {
+        run_once(c, o->seed);
+        return;
+    }
+    const int64_t n = (int64_t)(o->quick ? c->current->n_quick : c->current->n_seeds) * o->scale;
+    for (int64_t i = 0; i < n; i++) run_once(c, o->first_seed + i);
+}
+
+static bool wanted(const struct options *o, const char *name)
+{
+    const size_t n = o->case_name ? strlen(o->case_name) : 0;
+    return n == 0 || (strncmp(name, o->case_name, n) == 0 && (name[n] == '\0' || name[n] == '.'));
+}
+
+/* Calls `each` for every case that is wanted; returns how many. */
+static int for_cases(const struct options *o, struct check *c,
+                     void (*each)(struct check *, const struct options *))
+{
+    int n = 0;
+    for (size_t list = 0; list < sizeof(all_cases) / sizeof(all_cases[0]); list++)
+        for (const struct check_case *k = all_cases[list]; k->op; k++)
+            for (int t = PKV_F32; t <= (k->typed ? PKV_BF16 : PKV_F32); t++) {
+                char name[96];
+                case_name(name, sizeof(name), k, (pkv_dtype)t);
+                if (!wanted(o, name)) continue;
+                c->current = k;
+                c->dtype = (pkv_dtype)t;
+                each(c, o);
+                n++;
+            }
+    return n;
+}
+
+static void list_case(struct check *c, const struct options *o)
+{
+    char name[96];
+    case_name(name, sizeof(name), c->current, c->dtype);
+    printf("%-36s %5d seeds\n", name, o->quick ? c->current->n_quick : c->current->n_seeds);
+}
+
+static void log_line(void *ctx, pkv_log_level level, const char *text)
+{
+    const struct check *c = ctx;
+    (void)level;
+    if (c->verbose) printf("  log: %s\n", text);
+}
+
+/* All cases at one level. Asking the backend for a level that is not here must fail; getting one
+ * silently would be the worst failure of all. */
+static int run_level(struct check *c, const struct options *o, pkv_isa isa, int *n_run)
+{
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    struct timespec t0, t1;
+    cfg.max_isa = isa;
+    cfg.log.fn = log_line;
+    cfg.log.ctx = c;
+    c->isa = isa;
+    const pkv_status status = pkv_backend_create_cpu(&cfg, &c->be);
+    if (status == PKV_E_UNSUPPORTED && isa > PKV_ISA_SCALAR) {
+        printf("SKIPPED level %s: this build or this machine (best: %s) lacks it\n",
+               pkv_isa_name(isa), pkv_isa_name(pkv_isa_detect()));
+        return 77;
+    }
+    if (status != PKV_OK) {
+        printf("FAILED  no backend at level %s: %s\n", pkv_isa_name(isa), pkv_status_name(status));
+        return 1;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    c->n_level_units = 0;
+    *n_run = for_cases(o, c, run_case);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    printf("level %s: %d cases in %.1f s; %ld sequences through %s decode kernels\n",
+           pkv_isa_name(isa), *n_run,
+           (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec),
+           c->n_level_units, pkv_isa_name(isa));
+    pkv_backend_destroy(c->be);
+    return 0;
+}
+
+static int summary(const struct options *o)
+{
+    long passed = 0, failed = 0, skipped = 0;
+    printf("%-14s %-7s %-5s %8s %8s %8s   %s\n", "operation", "level", "dtype", "passed", "failed",
+           "skipped", "observed / bound");
+    for (int i = 0; i < n_tallies; i++) {
+        const struct tally *t = &tallies[i];
+        passed += t->passed;
+        failed += t->failed;
+        skipped += t->skipped;
+        printf("%-14s %-7s %-5s %8ld %8ld %8ld   ", t->op, pkv_isa_name(t->isa),
+               t->typed ? pkv_dtype_name(t->dtype) : "-", t->passed, t->failed, t->skipped);
+        if (t->ratio == 0) printf("exact\n");
+        else
+            printf("%.3f%s\n", t->ratio,
+                   t->ratio < 0.01 && o->seed < 0 && !o->case_name ? "  TOO LOOSE" : "");
+    }
+    printf("%ld passed, %ld failed, %ld skipped\n", passed, failed, skipped);
+    return failed > 0;
+}
+
+static void usage(FILE *f, const char *program)
+{
+    fprintf(f,
+            "Usage: %s [options]\n"
+            "Tests every kernel against a double-precision reference, on cruel shapes and memory.\n"
+            "  --case NAME     only this case, or all that start with NAME. (see --list)\n"
+            "  --seed S        only this run of each case\n"
+            "  --first-seed S  start at seed S instead of 0\n"
+            "  --times N       N times as many seeds\n"
+            "  --quick         fewer seeds\n"
+            "  --bench         time decode attention, per level, against a read loop\n"
+            "  --list          the cases and their number of seeds\n"
+            "  --verbose       a line per run, and what the library logs\n"
+            "Environment: PKV_ISA=scalar|avx2|avx512 runs exactly that level; unset, every level\n"
+            "that is here. The last line is `N passed, N failed, N skipped`.\n"
+            "Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here.\n",
+            program);
+}
+
+static bool parse_number(const char *text, int64_t *out)
+{
+    char *end;
+    const long long n = strtoll(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || n < 0) return false;
+    *out = n;
+    return true;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    static const struct option names[] = {
+        { "case", 1, NULL, 'c' },  { "seed", 1, NULL, 's' },  { "first-seed", 1, NULL, 'f' },
+        { "times", 1, NULL, 't' }, { "quick", 0, NULL, 'q' }, { "bench", 0, NULL, 'b' },
+        { "list", 0, NULL, 'l' },  { "help", 0, NULL, 'h' },  { "verbose", 0, NULL, 'v' },
+        { NULL, 0, NULL, 0 },
+    };
+    int64_t times = 1;
+    *o = (struct options){ .seed = -1, .scale = 1 };
+    for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        bool ok = true;
+        if (opt == 'c') o->case_name = optarg;
+        if (opt == 's') ok = parse_number(optarg, &o->seed);
+        if (opt == 'f') ok = parse_number(optarg, &o->first_seed);
+        if (opt == 't') ok = parse_number(optarg, &times) && times >= 1 && times <= 1000000;
+        if (opt == 'q') o->quick = true;
+        if (opt == 'b') o->bench = true;
+        if (opt == 'l') o->list = true;
+        if (opt == 'v') o->verbose = true;
+        if (opt == 'h') {
+            usage(stdout, argv[0]);
+            return 0;
+        }
+        if (opt == '?' || !ok) {
+            if (!ok) fprintf(stderr, "%s: not a usable number: %s\n", argv[0], optarg);
+            fprintf(stderr, "%s --help says how\n", argv[0]);
+            return 2;
+        }
+    }
+    o->scale = (int)times;
+    if (optind == argc) return -1;
+    fprintf(stderr, "%s: what is '%s'? --help says how\n", argv[0], argv[optind]);
+    return 2;
+}
+
+static int run_levels(struct check *c, const struct options *o, pkv_isa asked)
+{
+    int n_run = 0, worst = 0;
+    for (int isa = PKV_ISA_SCALAR; isa <= PKV_ISA_AVX512; isa++) {
+        if (asked != PKV_ISA_BEST && (pkv_isa)isa != asked) continue;
+        const int rc = run_level(c, o, (pkv_isa)isa, &n_run);
+        if (rc == 1 || (rc == 77 && asked != PKV_ISA_BEST)) worst = rc;
+        if (rc == 0 && n_run == 0) {
+            fprintf(stderr, "%s: no case is called %s; see --list\n", c->program, o->case_name);
+            return 2;
+        }
+    }
+    const int failed = summary(o);
+    return failed ? 1 : worst;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct check c = { .program = argv[0] };
+    pkv_isa asked = PKV_ISA_BEST;
+    const char *env = getenv("PKV_ISA");
+    const int rc = parse(argc, argv, &o);
+    if (rc >= 0) return rc;
+    c.verbose = o.verbose;
+    if (env && *env && pkv_isa_from_name(env, &asked) != PKV_OK) {
+        fprintf(stderr, "%s: PKV_ISA=%s is no level: scalar, avx2, avx512\n", argv[0], env);
+        return 2;
+    }
+    if (o.list) return for_cases(&o, &c, list_case) == 0;
+    if (o.bench) return kernel_bench(asked);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    catch_crashes();
+    return run_levels(&c, &o, asked);
+}

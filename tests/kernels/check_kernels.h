@@ -1,0 +1,52 @@
+/* The harness of check_kernels: cases, seeds, reports.
+ *
+ * A case is one named function; a seed makes one run of it. Everything a run draws comes from the
+ * pair (name, seed), so that `check_kernels --case NAME --seed S` repeats it on any level. */
+#ifndef PKV_CHECK_KERNELS_H
+#define PKV_CHECK_KERNELS_H
+
+#include "case_random.h"
+#include "pagedkv/attention.h"
+
+struct check;
+
+struct check_case {
+    const char *op, *family;
+    void (*run)(struct check *c);
+    int n_seeds, n_quick;
+    bool typed; /* one case per dtype of K and V (attention), of the store, of the states */
+};
+
+struct check {
+    const char *program;
+    pkv_isa isa;
+    pkv_backend *be;
+    const struct check_case *current;
+    pkv_dtype dtype;
+    int64_t seed;
+    struct rng rng;
+    char shape[320]; /* of the run in words */
+    char skip[160];  /* why the run proved nothing; empty: it did */
+    bool failed, verbose;
+    /* Largest observed / bound of the run, for float32 outputs and without their rounding: tells
+     * whether the bound of the sums is tight enough to find anything. */
+    double ratio;
+    long n_level_units; /* sequences that went through kernels of the level asked for */
+};
+
+/* Report a failure of the current run; the first report of a run prints in full. */
+void check_fail(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void check_skip(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define CHECK(c, cond, ...)                                                                        \
+    do {                                                                                           \
+        if (!(cond)) check_fail(c, __VA_ARGS__);                                                   \
+    } while (0)
+
+/* The cases, one list per file, ended by an empty entry. */
+extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits_cases[],
+    attn_table_cases[], attn_sparse_cases[], kv_write_cases[], move_cases[], merge_cases[];
+
+/* `check_kernels --bench`: 0 or an exit status. */
+int kernel_bench(pkv_isa isa);
+
+#endif
