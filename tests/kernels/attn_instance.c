@@ -294,15 +294,13 @@ void attn_destroy(struct attn_instance *inst)
     for (int32_t b = 0; b < inst->problem->n_seqs; b++) free(inst->block_ids[b]);
 }
 
-/* f16 and f32 stores have decode kernels at every level above scalar; a call they cover must get
- * them. */
+/* Every level above scalar has decode kernels; a call they cover must get them. */
 void attn_levels(struct check *c, const struct attn_instance *inst, bool *decode)
 {
     const struct attn_problem *p = inst->problem;
     for (int32_t b = 0; b < p->n_seqs; b++) {
         const bool covered = p->q_len[b] == 1 && !p->q_pos && p->k_dim == p->v_dim &&
-                             p->k_dim % 16 == 0 && p->kv_dtype != PKV_BF16 &&
-                             c->isa > PKV_ISA_SCALAR;
+                             p->k_dim % 16 == 0 && c->isa > PKV_ISA_SCALAR;
         char want[64];
         const char *name = pkv_attn_kernel_name(c->be, &inst->q, &inst->k, &inst->v, &inst->batch,
                                                 &inst->opts, p->q_len[b]);
