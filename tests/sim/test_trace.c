@@ -1,0 +1,542 @@
+/* The CSV reader, rule by rule: what is read, what is dropped and why, with which line; what is
+ * refused and with which words. */
+#include "common/philox.h"
+#include "sim/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---------------------------------------------------------------- helpers */
+
+typedef struct memory {
+    const char *at;
+    size_t len, chunk; /* bytes handed out per call */
+    bool fails;
+} memory;
+
+static int64_t read_memory(void *ctx, void *buf, size_t cap)
+{
+    memory *m = ctx;
+    size_t n = m->chunk < cap ? m->chunk : cap;
+    if (m->len == 0 && m->fails) return -1;
+    if (n > m->len) n = m->len;
+    if (n > 0) memcpy(buf, m->at, n);
+    m->at += n;
+    m->len -= n;
+    return (int64_t)n;
+}
+
+typedef struct heard {
+    char text[300];
+    int n;
+} heard;
+
+static void hear(void *ctx, pkv_log_level level, const char *text)
+{
+    heard *h = ctx;
+    (void)level;
+    snprintf(h->text, sizeof(h->text), "%s", text);
+    h->n++;
+}
+
+static heard last;
+
+static pkv_status read_bytes(const char *bytes, size_t len, pkv_sim_trace_config cfg,
+                             pkv_sim_trace *out)
+{
+    memory m = { bytes, len, 1 << 16, false };
+    last = (heard){ { 0 }, 0 };
+    cfg.log = (pkv_logger){ hear, &last };
+    *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
+    const pkv_status status = pkv_sim_trace_read_csv(read_memory, &m, &cfg, out);
+    if (status != PKV_OK) return status;
+    int64_t n = out->n_reqs;
+    for (int k = 0; k < PKV_SIM_DROP_COUNT; k++) {
+        n += out->dropped[k];
+        assert_true((out->dropped[k] > 0) == (out->first_line[k] > 0));
+    }
+    assert_int_equal(n, out->rows_read); /* the identity */
+    return status;
+}
+
+static pkv_status read_text(const char *text, pkv_sim_trace *out)
+{
+    return read_bytes(text, strlen(text), (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, out);
+}
+
+static void expect_refusal(const char *text, const char *words)
+{
+    pkv_sim_trace t;
+    assert_int_equal(read_text(text, &t), PKV_E_FORMAT);
+    if (!strstr(last.text, words)) fail_msg("said '%s', expected '%s'", last.text, words);
+    assert_int_equal(last.n, 1);
+    assert_null(t.reqs);
+}
+
+#define HEAD "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+#define T0 "2023-11-16 18:15:46.6805900"
+#define T1 "2023-11-16 18:15:50.9951690"
+
+static void expect_drop(const char *row, pkv_sim_drop reason)
+{
+    char text[512];
+    pkv_sim_trace t;
+    snprintf(text, sizeof(text), HEAD T0 ",374,44\n\n%s\n" T1 ",396,109\n", row);
+    assert_int_equal(read_text(text, &t), PKV_OK);
+    if (t.dropped[reason] != 1 || t.first_line[reason] != 4)
+        fail_msg("'%s' is not dropped as %s", row, pkv_sim_drop_name(reason));
+    assert_int_equal(t.rows_read, 3);
+    assert_int_equal(t.n_reqs, 2);
+    pkv_sim_trace_free(&t);
+
+    pkv_sim_trace_config strict = PKV_SIM_TRACE_CONFIG_INIT;
+    strict.strict = true;
+    char words[64];
+    snprintf(words, sizeof(words), "line 4: %s", pkv_sim_drop_name(reason));
+    assert_int_equal(read_bytes(text, strlen(text), strict, &t), PKV_E_FORMAT);
+    assert_non_null(strstr(last.text, words));
+}
+
+/* ---------------------------------------------------------------- values */
+
+static pkv__text text_of(const char *s)
+{
+    return (pkv__text){ s, strlen(s) };
+}
+
+static void test_token_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value; /* -1: bad number, -2: overflow */
+    } cases[] = {
+        { "0", 0 },
+        { "7564", 7564 },
+        { "7564.0", 7564 },
+        { "1e3", 1000 },
+        { "1E+3", 1000 },
+        { "1.5e3", 1500 },
+        { "12000e-3", 12 },
+        { "007", 7 },
+        { "5.", 5 },
+        { "0e99", 0 },
+        { "2147483647", 2147483647 },
+        { "2147483648", -2 },
+        { "1e10", -2 },
+        { "1e999999999", -2 },
+        { "12.5", -1 },
+        { "1e-3", -1 },
+        { "-5", -1 },
+        { "+5", -1 },
+        { "", -1 },
+        { ".", -1 },
+        { "abc", -1 },
+        { "12x", -1 },
+        { "1e", -1 },
+        { "1e+", -1 },
+        { "1.2.3", -1 },
+        { "nan", -1 },
+        { "inf", -1 },
+        { "0x10", -1 },
+        { "1 2", -1 },
+        { "99999999999999999999999999999999999999999999999", -2 },
+        { "7.0000000000000000000000000000000000000000000000", 7 },
+        { "7.0000000000000000000000000000000000000000000001", -1 },
+        { "0.0000000000000000000000000000000000000000000007e46", 7 },
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
+        int32_t value = -9;
+        pkv_sim_drop why;
+        const bool ok = pkv__trace_tokens(text_of(cases[k].text), &value, &why);
+        int64_t got = value;
+        if (!ok) got = why == PKV_SIM_DROP_OVERFLOW ? -2 : -1;
+        if (got != cases[k].value)
+            fail_msg("'%s': %lld, expected %lld", cases[k].text, (long long)got,
+                     (long long)cases[k].value);
+    }
+}
+
+static void test_seconds(void **state)
+{
+    (void)state;
+    pkv__i128 ns;
+    assert_true(pkv__trace_seconds(text_of("19440110.0"), &ns));
+    assert_true(ns == (pkv__i128)19440110 * 1000000000);
+    /* an epoch with microseconds and more: nothing is lost */
+    assert_true(pkv__trace_seconds(text_of("1700158546.680590123"), &ns));
+    assert_true(ns == (pkv__i128)1700158546680590123);
+    assert_true(pkv__trace_seconds(text_of("0.0000000019"), &ns)); /* cut below a ns */
+    assert_true(ns == 1);
+    assert_true(pkv__trace_seconds(text_of("1.5e-3"), &ns));
+    assert_true(ns == 1500000);
+    static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400" };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++)
+        assert_false(pkv__trace_seconds(text_of(bad[k]), &ns));
+}
+
+/* Unix times of these dates from `date -u +%s`; 2000-01-01 is 946684800. */
+static void test_dates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t unix_s, ns;
+        bool zoned;
+    } good[] = {
+        { "2023-11-16 18:15:46.6805900", 1700158546, 680590000, false },
+        { "2023-11-16T18:15:46", 1700158546, 0, false },
+        { "2023-11-16T18:15:46.5Z", 1700158546, 500000000, true },
+        { "2023-11-16 18:15:46.000000001", 1700158546, 1, false },
+        { "2024-05-12 00:00:00.003163+00:00", 1715472000, 3163000, true },
+        { "2023-11-16 20:15:46+0200", 1700158546, 0, true },
+        { "2023-11-16 12:45:46-05:30", 1700158546, 0, true },
+        { "2024-02-29 12:00:00", 1709208000, 0, false },
+        { "2024-03-01 00:00:00", 1709251200, 0, false },
+        { "1900-01-01 00:00:00", -2208988800, 0, false },
+        { "1970-01-01 00:00:00", 0, 0, false },
+        { "2100-03-01 00:00:00", 4107542400, 0, false },
+        { "2199-12-31 23:59:59", 7258118399, 0, false },
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(good); k++) {
+        pkv__i128 ns;
+        bool zoned;
+        if (!pkv__trace_date(text_of(good[k].text), &ns, &zoned)) fail_msg("%s", good[k].text);
+        const pkv__i128 want = (pkv__i128)(good[k].unix_s - 946684800) * 1000000000 + good[k].ns;
+        if (ns != want || zoned != good[k].zoned) fail_msg("%s is wrong", good[k].text);
+    }
+    static const char *const bad[] = {
+        "",
+        "2023-11-16",
+        "2023-02-29 00:00:00",
+        "2100-02-29 00:00:00",
+        "2023-13-01 00:00:00",
+        "2023-00-01 00:00:00",
+        "2023-01-00 00:00:00",
+        "2023-11-31 00:00:00",
+        "2023-11-16 24:00:00",
+        "2023-11-16 23:60:00",
+        "2023-11-16 23:59:60",
+        "2023-11-16 18:15",
+        "2023-11-16 18:15:46.",
+        "2023-11-16 18:15:46.0123456789",
+        "2023-11-16 18:15:46 ",
+        "2023-11-16 18:15:46z",
+        "2023-11-16 18:15:46+",
+        "2023-11-16 18:15:46+24:00",
+        "2023-11-16 18:15:46+02:0",
+        "2023/11/16 18:15:46",
+        "1899-12-31 23:59:59",
+        "2200-01-01 00:00:00",
+        "1700158546",
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
+        pkv__i128 ns;
+        bool zoned;
+        if (pkv__trace_date(text_of(bad[k]), &ns, &zoned)) fail_msg("'%s' is accepted", bad[k]);
+    }
+}
+
+/* ---------------------------------------------------------------- good files */
+
+static void expect_two(const pkv_sim_trace *t)
+{
+    assert_string_equal(t->format, "azure");
+    assert_int_equal(t->n_reqs, 2);
+    assert_int_equal(t->reqs[0].arrival_ns, 0);
+    assert_int_equal(t->reqs[0].prompt_tokens, 374);
+    assert_int_equal(t->reqs[0].output_tokens, 44);
+    assert_int_equal(t->reqs[1].arrival_ns, 4314579000); /* 50.9951690 - 46.6805900 s */
+    assert_int_equal(t->reqs[1].prompt_tokens, 396);
+    assert_int_equal(t->reqs[1].output_tokens, 109);
+    assert_int_equal(t->span_ns, 4314579000);
+    assert_true(t->has_times);
+}
+
+/* Line ends, a byte order mark, quotes, order of columns and unknown columns change nothing. */
+static void test_same_rows_in_many_clothes(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        HEAD T0 ",374,44\n" T1 ",396,109\n",
+        HEAD T0 ",374,44\n" T1 ",396,109",
+        "\n \n" HEAD "\n" T0 ",374,44\n\n" T1 ",396,109\n\n\n",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\r\n" T0 ",374,44\r\n" T1 ",396,109",
+        "\xef\xbb\xbf" HEAD T0 ",374,44\n" T1 ",396,109\n",
+        "\xef\xbb\xbf\"TIMESTAMP\",\"ContextTokens\",\"GeneratedTokens\"\r\n\"" T0
+        "\",\"374\",44\r\n" T1 ",396,\"109\"\r\n",
+        "GeneratedTokens,note,ContextTokens,TIMESTAMP\n44,,374," T0 "\n109,\"a, \"\"b\"\"\",396," T1
+        "\n",
+        HEAD T0 ", 374 ,44.0\n" T1 ",396,1.09e2\n",
+        HEAD "2023-11-16T18:15:46.68059Z,374,44\n2023-11-16 19:15:50.995169+01:00,396,109\n",
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(files); k++) {
+        pkv_sim_trace t;
+        assert_int_equal(read_text(files[k], &t), PKV_OK);
+        expect_two(&t);
+        assert_int_equal(t.rows_read, 2);
+        assert_int_equal(t.had_bom, (unsigned char)files[k][0] == 0xef);
+        assert_int_equal(t.had_crlf, strchr(files[k], '\r') != NULL);
+        assert_int_equal(t.last_row_unterminated, files[k][strlen(files[k]) - 1] != '\n');
+        pkv_sim_trace_free(&t);
+    }
+}
+
+/* Whatever the size of the pieces in which the source hands out the bytes. */
+static void test_chunks(void **state)
+{
+    (void)state;
+    static const char text[] = "\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\r\n" T0
+                               ",374,44\r\n\r\n\"" T1 "\",396,109";
+    for (size_t chunk = 1; chunk < sizeof(text); chunk++) {
+        memory m = { text, sizeof(text) - 1, chunk, false };
+        pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+        pkv_sim_trace t = PKV_SIM_TRACE_INIT;
+        assert_int_equal(pkv_sim_trace_read_csv(read_memory, &m, &cfg, &t), PKV_OK);
+        expect_two(&t);
+        pkv_sim_trace_free(&t);
+    }
+    memory broken = { text, 60, 7, true };
+    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+    pkv_sim_trace t = PKV_SIM_TRACE_INIT;
+    assert_int_equal(pkv_sim_trace_read_csv(read_memory, &broken, &cfg, &t), PKV_E_IO);
+}
+
+static void test_other_formats(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *format;
+        bool has_times;
+        int64_t second_ns;
+    } files[] = {
+        { "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+          "5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,230,1317,Conversation log\n",
+          "burstgpt", true, 40000000000 },
+        { "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log "
+          "Type\n19440110.0,,1.5,GPT-4,472,18,490,API log\n19440110.25,,1,GPT-4,1087,230,1317,x\n",
+          "burstgpt", true, 250000000 },
+        { "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n472.0,18,490,26.2\n"
+          "1087.0,230,1317,4.7\n",
+          "vidur", false, 0 },
+        { "arrived_at,num_prefill_tokens,num_decode_tokens\n0.1,472,18\n0.3,1087,230\n", "vidur",
+          true, 200000000 },
+        { "arrived_at,num_prefill_tokens,num_decode_tokens\n,472,18\n,1087,230\n", "vidur", false,
+          0 },
+        { "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,"
+          "token_size\n0,2,0,0.5,1,472,18\n1,2,0,1.75,1,1087,230\n",
+          "splitwise", true, 1250000000 },
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(files); k++) {
+        pkv_sim_trace t;
+        assert_int_equal(read_text(files[k].text, &t), PKV_OK);
+        assert_string_equal(t.format, files[k].format);
+        assert_int_equal(t.has_times, files[k].has_times);
+        assert_int_equal(t.n_reqs, 2);
+        assert_int_equal(t.reqs[1].arrival_ns, files[k].second_ns);
+        assert_int_equal(t.reqs[0].prompt_tokens, 472);
+        assert_int_equal(t.reqs[1].output_tokens, 230);
+        pkv_sim_trace_free(&t);
+    }
+}
+
+/* ---------------------------------------------------------------- bad rows */
+
+static void test_dropped_rows(void **state)
+{
+    (void)state;
+    expect_drop(T0 ",0,44", PKV_SIM_DROP_ZERO_INPUT);
+    expect_drop(T0 ",374,0", PKV_SIM_DROP_ZERO_OUTPUT);
+    expect_drop(T0 ",12.5,44", PKV_SIM_DROP_BAD_NUMBER);
+    expect_drop(T0 ",374,-1", PKV_SIM_DROP_BAD_NUMBER);
+    expect_drop(T0 ",,44", PKV_SIM_DROP_BAD_NUMBER);
+    expect_drop(T0 ",2147483648,44", PKV_SIM_DROP_OVERFLOW);
+    expect_drop("yesterday,374,44", PKV_SIM_DROP_BAD_TIMESTAMP);
+    expect_drop("nan,374,44", PKV_SIM_DROP_BAD_TIMESTAMP);
+    expect_drop("1901-01-01 00:00:00,374,44", PKV_SIM_DROP_BAD_TIMESTAMP); /* 122 years away */
+    expect_drop(T0 ",374", PKV_SIM_DROP_RAGGED_ROW);
+    expect_drop(T0 ",374,44,", PKV_SIM_DROP_RAGGED_ROW);
+    expect_drop("junk", PKV_SIM_DROP_RAGGED_ROW);
+    expect_drop("\"" T0 ",374,44", PKV_SIM_DROP_JUNK);
+    expect_drop("\"" T0 "\"x,374,44", PKV_SIM_DROP_JUNK);
+    expect_drop("TIMESTAMP,ContextTokens,GeneratedTokens", PKV_SIM_DROP_REPEATED_HEADER);
+    expect_drop("TIMESTAMP,ContextTokens,GeneratedTokens\r", PKV_SIM_DROP_REPEATED_HEADER);
+    assert_string_equal(pkv_sim_drop_name(PKV_SIM_DROP_COUNT), "?");
+}
+
+static void test_nul_bytes(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD T0 ",374,44\n" T0 ",3\0007,44\n" T1 ",396,109\n";
+    pkv_sim_trace t;
+    assert_int_equal(
+        read_bytes(text, sizeof(text) - 1, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t),
+        PKV_OK);
+    expect_two(&t);
+    assert_int_equal(t.first_line[PKV_SIM_DROP_BAD_BYTES], 3);
+    pkv_sim_trace_free(&t);
+}
+
+/* A line above 1 MiB is one junk row, wherever it stands; what follows is read. */
+static void test_long_lines(void **state)
+{
+    (void)state;
+    enum { LONG = 3 << 20 };
+    char *text = malloc(LONG + 500);
+    assert_non_null(text);
+    int n = sprintf(text, HEAD T0 ",374,44\n");
+    memset(text + n, 'x', LONG);
+    n += LONG;
+    n += sprintf(text + n, "\n" T1 ",396,109\n");
+    pkv_sim_trace t;
+    assert_int_equal(
+        read_bytes(text, (size_t)n, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t), PKV_OK);
+    expect_two(&t);
+    assert_int_equal(t.first_line[PKV_SIM_DROP_JUNK], 3);
+    pkv_sim_trace_free(&t);
+    memset(text, ' ', LONG);
+    assert_int_equal(read_bytes(text, LONG, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t),
+                     PKV_E_FORMAT);
+    free(text);
+}
+
+static void test_times_backwards(void **state)
+{
+    (void)state;
+    static const char text[] = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
+                               "5,1,1\n7,2,1\n5,3,1\n5,4,1\n4,5,1\n";
+    static const int32_t order[] = { 5, 1, 3, 4, 2 }; /* equal times keep the order of the file */
+    pkv_sim_trace t;
+    assert_int_equal(read_text(text, &t), PKV_OK);
+    assert_int_equal(last.n, 1); /* a warning */
+    assert_int_equal(t.n_backwards, 2);
+    assert_int_equal(t.first_backwards_line, 4);
+    for (int k = 0; k < 5; k++) assert_int_equal(t.reqs[k].prompt_tokens, order[k]);
+    assert_int_equal(t.reqs[0].arrival_ns, 0);
+    assert_int_equal(t.reqs[1].arrival_ns, 1000000000);
+    pkv_sim_trace_free(&t);
+    pkv_sim_trace_config strict = PKV_SIM_TRACE_CONFIG_INIT;
+    strict.strict = true;
+    assert_int_equal(read_bytes(text, sizeof(text) - 1, strict, &t), PKV_E_FORMAT);
+    assert_non_null(strstr(last.text, "line 4: arrives before"));
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const char text[] = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
+                               "10,1,1\n11,2,1\n12,3,1\n12.5,4,1\n13,5,1\n";
+    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+    pkv_sim_trace t;
+    cfg.max_requests = 4;
+    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_OK);
+    assert_int_equal(t.n_reqs, 4);
+    assert_int_equal(t.dropped[PKV_SIM_DROP_FILTERED], 1);
+    assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 6);
+    assert_int_equal(t.span_ns, 2500000000);
+    pkv_sim_trace_free(&t);
+    cfg.duration_ns = 2000000000; /* before 12 s, where the third row stands */
+    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_OK);
+    assert_int_equal(t.n_reqs, 2);
+    assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 4);
+    pkv_sim_trace_free(&t);
+    cfg.max_requests = -1;
+    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_E_INVALID_ARG);
+    cfg.struct_size = 3;
+    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_E_ABI);
+}
+
+/* ---------------------------------------------------------------- bad files */
+
+static void test_refused_files(void **state)
+{
+    (void)state;
+    expect_refusal("", "the file is empty");
+    expect_refusal("\xef\xbb\xbf", "the file is empty");
+    expect_refusal("\n \n\r\n", "the file is empty");
+    expect_refusal(HEAD, "a header, but no rows");
+    expect_refusal(HEAD "\n\n", "a header, but no rows");
+    expect_refusal("TIMESTAMP,ContextTokens\n" T0 ",1\n",
+                   "line 1: column 'GeneratedTokens' of format azure is missing; columns found: "
+                   "TIMESTAMP, ContextTokens");
+    expect_refusal("ContextTokens,GeneratedTokens\n1,1\n", "column 'TIMESTAMP' of format azure");
+    expect_refusal("timestamp,contexttokens\n", "no known format");
+    expect_refusal("TIMESTAMP;ContextTokens;GeneratedTokens\n" T0 ";1;1\n", "use a comma");
+    expect_refusal("TIMESTAMP\tContextTokens\n", "use a comma");
+    expect_refusal("TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens\n", "is there twice");
+    expect_refusal("\n{\"timestamp\": 1}\n", "line 2: this looks like JSON lines");
+    expect_refusal("\"TIMESTAMP,ContextTokens,GeneratedTokens\n", "broken quotes");
+    expect_refusal(HEAD T0 ",0,44\n" T0 ",1,x\n",
+                   "none of the 2 rows is usable; line 2: zero_input");
+    expect_refusal(HEAD T0 ",1,1\n" T1 "Z,1,1\n", "line 3: a time with a zone, while line 2");
+    expect_refusal("arrived_at,num_prefill_tokens,num_decode_tokens\n1,1,1\n,1,1\n2,1,1\n",
+                   "line 3: no time, while line 2");
+    pkv_sim_trace t;
+    static const char binary[] = "TIMESTAMP\0,ContextTokens\n";
+    assert_int_equal(
+        read_bytes(binary, sizeof(binary) - 1, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t),
+        PKV_E_FORMAT);
+    assert_non_null(strstr(last.text, "a NUL byte"));
+}
+
+/* ---------------------------------------------------------------- memory that runs out */
+
+typedef struct miser {
+    int left; /* allocations before it refuses */
+    int64_t bytes;
+} miser;
+
+static void *miser_alloc(void *ctx, size_t bytes, size_t align)
+{
+    miser *m = ctx;
+    (void)align;
+    if (m->left-- <= 0) return NULL;
+    m->bytes += (int64_t)bytes;
+    return malloc(bytes);
+}
+
+static void miser_free(void *ctx, void *ptr, size_t bytes)
+{
+    ((miser *)ctx)->bytes -= (int64_t)bytes;
+    free(ptr);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD T0 ",374,44\n" T1 ",396,109\n";
+    for (int k = 0;; k++) {
+        miser m = { k, 0 };
+        pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+        cfg.alloc = (pkv_allocator){ miser_alloc, miser_free, &m };
+        pkv_sim_trace t;
+        const pkv_status status = read_bytes(text, sizeof(text) - 1, cfg, &t);
+        if (status == PKV_OK) {
+            assert_in_range(k, 4, 10);
+            pkv_sim_trace_free(&t);
+            assert_int_equal(m.bytes, 0);
+            return;
+        }
+        assert_int_equal(status, PKV_E_NO_MEMORY);
+        assert_int_equal(m.bytes, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_token_counts), cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_dates),        cmocka_unit_test(test_same_rows_in_many_clothes),
+        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_other_formats),
+        cmocka_unit_test(test_dropped_rows), cmocka_unit_test(test_nul_bytes),
+        cmocka_unit_test(test_long_lines),   cmocka_unit_test(test_times_backwards),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_refused_files),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+}
