@@ -1,0 +1,66 @@
+/* K and V in memory, in every layout, with the same logical content.
+ *
+ *   contiguous   [layer][K,V][1 + sequence][region]   one region in front stays unused, so that the
+ *                                                     identity table can name sequence b as b + 1
+ *   paged        a pkv_store: [block][layer][kv_head][K,V][token][dim]
+ *
+ * A row of K or V is a piece of one table of random numbers, chosen by a hash of layer, sequence,
+ * head and token: filling is a copy, and the reference can look any row up without any layout. */
+#ifndef PKV_ATTENTION_MEMORY_H
+#define PKV_ATTENTION_MEMORY_H
+
+#include "bench_base.h"
+#include "layout_build.h"
+
+#include "pagedkv/store.h"
+
+/* What is computed, independent of any layout. */
+struct attn_shape {
+    int32_t n_seqs, n_rows;  /* rows of q over all sequences */
+    int32_t *q_len, *kv_len; /* [n_seqs] */
+    int32_t *q_indptr;       /* [n_seqs + 1] */
+    int32_t max_kv_len;
+    int64_t sum_kv_len;
+    int32_t h_q, h_kv, dim, n_layers;
+    pkv_dtype dtype;
+    uint64_t seed;
+    void *numbers; /* [ATTN_NUMBERS] of dtype */
+};
+#define ATTN_NUMBERS 32768
+
+/* Fill `numbers` with normal values, mean 0 and variance 1, so that scores spread as in a model. */
+bool attn_numbers_init(struct attn_shape *shape, struct bench_error *err);
+/* One row [dim] of K (is_v false) or V. */
+const void *attn_logical_row(const struct attn_shape *shape, int32_t layer, int32_t seq,
+                             int32_t head, int32_t token, bool is_v);
+
+struct attn_memory {
+    struct bench_region region;
+    bool borrowed;             /* the region is another memory's */
+    pkv_store *store;          /* paged only */
+    pkv_kv_view *k, *v;        /* [n_layers] */
+    struct layout_table table; /* ids NULL: contiguous */
+    int32_t block_tokens;
+};
+
+/* Bytes that K and V of one layer need: every key and value once. */
+int64_t attn_layer_bytes(const struct attn_shape *shape);
+/* Bytes of memory one layer takes in a layout. */
+int64_t attn_layer_footprint(const struct attn_shape *shape, enum bench_layout layout,
+                             int32_t block_tokens);
+
+/* Map and describe memory for a layout; nothing is filled. `hnd` is the contig-hnd memory that an
+ * identity table looks into. */
+bool attn_memory_init(struct attn_memory *m, const struct attn_shape *shape,
+                      enum bench_layout layout, int32_t block_tokens, bool huge_pages,
+                      const struct attn_memory *hnd, struct bench_error *err);
+void attn_memory_deinit(struct attn_memory *m);
+
+/* Another block table of the same layout kind: a permutation drawn from `seed`. */
+bool attn_memory_rename(struct attn_memory *m, const struct attn_shape *shape,
+                        enum bench_layout layout, uint64_t seed, struct bench_error *err);
+
+/* Write NaN everywhere and then the logical content where the table (or region) says. */
+void attn_memory_fill(const struct attn_memory *m, const struct attn_shape *shape);
+
+#endif

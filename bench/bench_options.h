@@ -1,0 +1,50 @@
+/* The command line of pkv-bench. */
+#ifndef PKV_BENCH_OPTIONS_H
+#define PKV_BENCH_OPTIONS_H
+
+#include "batch_spec.h"
+#include "bench_base.h"
+
+#include "pagedkv/backend.h"
+
+enum bench_command { CMD_RUN, CMD_KERNEL, CMD_BLOCKMGR, CMD_CAPACITY, CMD_MACHINE };
+enum bench_profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_CI };
+
+/* Sides that tests of the suite plant; see docs/benchmarking.md. */
+enum bench_self_test { SELF_TEST_NONE, SELF_TEST_SLOW, SELF_TEST_WRONG };
+
+#define OPTIONS_MAX_BLOCKS 8
+
+struct bench_options {
+    enum bench_command command;
+    enum bench_profile profile;
+    const char *filter; /* NULL: everything */
+    bool list, markdown, fail_noisy, huge_pages;
+    int32_t repeats; /* samples per side; 0: as the profile says */
+    uint64_t seed;
+    size_t max_memory;      /* 0: a quarter of the available memory, and what the profile allows */
+    double max_time_s;      /* per case; 0: as the profile says */
+    const char *json, *csv; /* NULL: not wanted; "-": standard output */
+    pkv_isa isa;
+    enum bench_self_test self_test;
+    /* A kernel case given by hand. */
+    bool has_batch;
+    struct batch_spec batch;
+    int32_t h_q, h_kv, dim;
+    pkv_dtype dtype;
+    int32_t n_blocks;
+    int32_t block_tokens[OPTIONS_MAX_BLOCKS];
+    char text[512]; /* the command line as typed */
+};
+
+/* Parse; `isa_env` is the value of PKV_ISA or NULL, --isa goes before it. Prints help and exits 0
+ * where asked for; prints one line and exits 2 on a mistake. */
+void bench_options_parse(int argc, char **argv, const char *isa_env, struct bench_options *out);
+
+/* "64M", "1.5G", "4096": bytes. False if it is not a size of at least one byte. */
+bool bench_parse_size(const char *text, size_t *out);
+
+const char *bench_profile_name(enum bench_profile profile);
+const char *bench_command_name(enum bench_command command);
+
+#endif

@@ -1,0 +1,106 @@
+/* What a run found: one row per case and side, and everything a reader needs to judge it. Tables,
+ * CSV and JSON are made from this and from nothing else. */
+#ifndef PKV_BENCH_REPORT_H
+#define PKV_BENCH_REPORT_H
+
+#include "bench_base.h"
+#include "bench_stats.h"
+#include "machine_info.h"
+
+/* Which table a row belongs to. */
+enum bench_group {
+    GROUP_KERNEL,   /* attention, paged against contiguous */
+    GROUP_POOL,     /* table A: get and free of blocks */
+    GROUP_BLOCKMGR, /* table B: operations of the block manager */
+    GROUP_CAPACITY, /* concurrent sequences in a budget */
+    GROUP_COUNT
+};
+const char *bench_group_name(enum bench_group group); /* "kernel", "pool", "blockmgr", "capacity" */
+
+struct bench_param {
+    char name[20], value[44];
+};
+struct bench_value {
+    char name[28];
+    double value;
+};
+#define ROW_MAX_PARAMS 10
+#define ROW_MAX_VALUES 24
+
+struct bench_correct {
+    bool checked, ok;
+    bool has_errors; /* the three below are set */
+    double max_abs, max_rel;
+    double bound_used;     /* largest |error| / bound; above 1 is wrong */
+    int32_t renamed_equal; /* 1: not one bit changed; 0: it did; -1: not applicable */
+    char text[160];        /* what was wrong */
+};
+
+struct bench_goal {
+    char text[72]; /* "ratio <= 1.10"; empty: no goal */
+    double limit, value;
+    bool met;
+};
+
+struct bench_row {
+    char id[144];     /* stable: the key of comparisons */
+    char case_id[96]; /* rows of one case have it in common */
+    char label[72];   /* how tables call it */
+    enum bench_group group;
+    char layout[24]; /* "" if it has none */
+    int32_t n_params, n_values;
+    struct bench_param params[ROW_MAX_PARAMS];
+    struct bench_value values[ROW_MAX_VALUES];
+    struct bench_correct correct;
+    int64_t bytes_needed, bytes_distinct; /* 0: not a memory case */
+    bool in_cache;                        /* working set below 4 times the last-level cache */
+    double *samples_ns; /* [stats.n] in the order taken, ns per operation; owned */
+    struct bench_stats stats;
+    bool has_ratio;
+    char ratio_to[144];
+    struct bench_ratio ratio;
+    struct bench_goal goal;
+    char published[96]; /* figure of others, with source; "" if none */
+    char note[120];
+    char repro[288];
+};
+
+struct bench_skip {
+    char id[144], reason[144];
+};
+
+struct bench_report {
+    int32_t n_rows, rows_cap;
+    struct bench_row **rows;
+    int32_t n_skips, skips_cap;
+    struct bench_skip *skips;
+    struct machine_info machine;
+    char command[512], profile[8];
+    uint64_t seed;
+    char started_utc[32];
+    double wall_s, limit_s; /* limit 0: none */
+    bool has_aa, noisy;     /* noisy: the A/A check tells the baseline from itself */
+    struct bench_ratio aa_first, aa_last;
+    int64_t peak_rss_bytes;
+    int64_t preempted; /* involuntary context switches while running; -1 unknown */
+    bool published;    /* tables end with the published figures */
+    bool wrong;
+};
+
+/* A new zeroed row at the end, owned by the report. NULL: no memory, `err` says so. */
+struct bench_row *bench_report_add(struct bench_report *report, struct bench_error *err);
+bool bench_report_skip(struct bench_report *report, const char *id, const char *reason,
+                       struct bench_error *err);
+void bench_report_free(struct bench_report *report);
+
+/* Text values are cut at their size; a parameter or value beyond the maximum is our own mistake. */
+void bench_row_param(struct bench_row *row, const char *name, const char *fmt, ...)
+    BENCH_PRINTF(3, 4);
+void bench_row_value(struct bench_row *row, const char *name, double value);
+const char *bench_row_get_param(const struct bench_row *row, const char *name); /* "" if absent */
+bool bench_row_get_value(const struct bench_row *row, const char *name, double *out);
+
+/* GB/s of the median, from bytes_needed; 0 if not a memory case. */
+double bench_row_gbs(const struct bench_row *row);
+
+#endif

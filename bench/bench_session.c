@@ -1,0 +1,233 @@
+/* From options to report and files. */
+#include "bench_session.h"
+
+#include "attention_case.h"
+#include "bandwidth.h"
+#include "outputs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* quick promises to stay below 1.5 GiB and 60 s. */
+#define QUICK_MEMORY ((size_t)1400 << 20)
+#define QUICK_S 60
+#define CI_MEMORY ((size_t)512 << 20)
+#define CI_S 60
+#define LEAST_MEMORY ((size_t)8 << 20)
+
+static bool resolve_memory(struct bench_run *run, struct bench_error *err)
+{
+    const struct bench_options *o = run->options;
+    const size_t quarter = (size_t)run->report.machine.available_bytes / 4;
+    run->max_memory = o->max_memory ? o->max_memory : quarter;
+    if (o->profile == PROFILE_QUICK && !o->has_batch && run->max_memory > QUICK_MEMORY)
+        run->max_memory = QUICK_MEMORY;
+    if (o->profile == PROFILE_CI && run->max_memory > CI_MEMORY) run->max_memory = CI_MEMORY;
+    return run->max_memory >= LEAST_MEMORY ||
+           bench_fail(err, BENCH_USAGE, "--max-memory must be at least 8M");
+}
+
+static void keep_log(void *ctx, pkv_log_level level, const char *text)
+{
+    struct bench_error *err = ctx;
+    if (level == PKV_LOG_ERROR) (void)bench_fail(err, BENCH_USAGE, "%s", text);
+}
+
+static bool make_backend(struct bench_run *run, struct bench_error *err)
+{
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    struct bench_error reason = { BENCH_USAGE, "" };
+    cfg.max_isa = run->options->isa;
+    cfg.log = (pkv_logger){ keep_log, &reason };
+    const pkv_status status = pkv_backend_create_cpu(&cfg, &run->backend);
+    if (status == PKV_OK) return true;
+    return bench_fail(err, BENCH_USAGE, "level %s: %s (%s)", pkv_isa_name(cfg.max_isa), reason.text,
+                      pkv_status_name(status));
+}
+
+static bool measure_bandwidth(struct bench_run *run, struct bench_error *err)
+{
+    struct machine_info *m = &run->report.machine;
+    struct bandwidth_opts opts;
+    const size_t beyond_cache = 4 * (size_t)m->llc_bytes;
+    memset(&opts, 0, sizeof(opts));
+    opts.ceiling = run->options->isa;
+    opts.buffer_bytes = beyond_cache > ((size_t)256 << 20) ? beyond_cache : (size_t)256 << 20;
+    opts.max_bytes = run->max_memory;
+    opts.huge_pages = run->options->huge_pages;
+    opts.curve = run->options->profile != PROFILE_CI;
+    return bandwidth_probe(&run->clock, &opts, m, err);
+}
+
+static void begin_report(struct bench_run *run)
+{
+    struct bench_report *r = &run->report;
+    const struct bench_options *o = run->options;
+    const time_t now = time(NULL);
+    struct tm utc;
+    machine_read(&r->machine);
+    if (o->isa != PKV_ISA_BEST) r->machine.isa = o->isa;
+    snprintf(r->command, sizeof(r->command), "%s", o->text);
+    snprintf(r->profile, sizeof(r->profile), "%s", bench_profile_name(o->profile));
+    r->seed = o->seed;
+    strftime(r->started_utc, sizeof(r->started_utc), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    r->published = o->command == CMD_RUN;
+    if (o->command == CMD_RUN && o->profile == PROFILE_QUICK) r->limit_s = QUICK_S;
+    if (o->command == CMD_RUN && o->profile == PROFILE_CI) r->limit_s = CI_S;
+}
+
+static void progress(const struct bench_run *run, int32_t at, int32_t n, const char *what)
+{
+    if (run->progress) fprintf(stderr, "\r\033[K[%d/%d] %s", at, n, what);
+}
+
+/* The baseline that the A/A check times against itself: contiguous decode beyond the caches. */
+static bool make_aa_case(const struct bench_options *o, struct case_list *list,
+                         struct bench_error *err)
+{
+    struct attn_case_spec spec;
+    struct batch_spec_error e;
+    memset(&spec, 0, sizeof(spec));
+    spec.h_q = 32;
+    spec.h_kv = 8;
+    spec.dim = 128;
+    spec.dtype = PKV_F16;
+    spec.small = o->profile == PROFILE_CI;
+    memset(list, 0, sizeof(*list));
+    if (!batch_spec_parse(spec.small ? "4q1s512" : "8q1s2k", &spec.batch, &e)) abort();
+    if (!attention_case_add(o, &spec, list, err)) return false;
+    list->cases[0].n_sides = 1; /* contig-hnd alone */
+    return true;
+}
+
+static bool check_aa(struct bench_run *run, struct case_list *aa, struct bench_ratio *out,
+                     struct bench_error *err)
+{
+    if (run->options->command == CMD_CAPACITY) return true;
+    if (!bench_aa_run(&aa->cases[0], run, out, err)) return false;
+    run->report.has_aa = true;
+    run->report.noisy = run->report.noisy || bench_ratio_noisy(out);
+    return true;
+}
+
+static bool run_cases(struct bench_run *run, struct case_list *list, struct bench_error *err)
+{
+    struct case_list aa;
+    bool ok =
+        make_aa_case(run->options, &aa, err) && check_aa(run, &aa, &run->report.aa_first, err);
+    for (int32_t i = 0; ok && i < list->n; i++) {
+        progress(run, i + 1, list->n, list->cases[i].id);
+        ok = bench_case_run(&list->cases[i], run, err);
+    }
+    ok = ok && check_aa(run, &aa, &run->report.aa_last, err);
+    if (run->progress) fputs("\r\033[K", stderr);
+    case_list_free(&aa);
+    return ok;
+}
+
+static void end_report(struct bench_run *run, uint64_t start)
+{
+    struct rusage usage;
+    run->report.wall_s = (double)(run->clock.now_ns(run->clock.ctx) - start) / 1e9;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return;
+    run->report.peak_rss_bytes = (int64_t)usage.ru_maxrss << 10;
+    run->report.preempted = usage.ru_nivcsw;
+}
+
+/* The cases of these options, after the filter. */
+static bool make_cases(const struct bench_options *o, struct case_list *list,
+                       struct bench_error *err)
+{
+    if (!case_list_build(o, list, err)) return false;
+    if (o->filter) case_list_filter(list, o->filter);
+    return list->n > 0 || o->command == CMD_MACHINE ||
+           bench_fail(err, BENCH_USAGE, "no case id contains '%s'; --list shows the ids",
+                      o->filter ? o->filter : "");
+}
+
+bool bench_session_run(struct bench_run *run, const struct bench_options *o,
+                       struct bench_error *err)
+{
+    struct case_list list;
+    memset(run, 0, sizeof(*run));
+    run->options = o;
+    run->clock = bench_clock_raw();
+    run->progress = isatty(STDERR_FILENO) == 1;
+    const uint64_t start = run->clock.now_ns(run->clock.ctx);
+    bool ok = make_cases(o, &list, err);
+    if (ok) begin_report(run);
+    ok = ok && resolve_memory(run, err) && make_backend(run, err);
+    if (ok && o->command != CMD_CAPACITY) ok = measure_bandwidth(run, err);
+    if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, err);
+    end_report(run, start);
+    case_list_free(&list);
+    return ok;
+}
+
+void bench_session_close(struct bench_run *run)
+{
+    bench_report_free(&run->report);
+    pkv_backend_destroy(run->backend);
+    run->backend = NULL;
+}
+
+static bool list_only(const struct bench_options *o, struct bench_error *err)
+{
+    struct case_list list;
+    const bool ok = make_cases(o, &list, err);
+    if (ok) case_list_print(&list);
+    case_list_free(&list);
+    return ok && (fflush(stdout) == 0 || bench_fail(err, BENCH_USAGE, "cannot write the list"));
+}
+
+static bool write_outputs(const struct bench_run *run, struct out_file *json, struct out_file *csv,
+                          struct bench_error *err)
+{
+    const struct bench_options *o = run->options;
+    const bool taken = json->stream == stdout || csv->stream == stdout;
+    if (json->stream && !out_json(&run->report, json->stream))
+        return bench_fail(err, BENCH_USAGE, "cannot write JSON to %s", o->json);
+    if (csv->stream) out_csv(&run->report, csv->stream);
+    if (json->stream && !out_file_commit(json, err)) return false;
+    if (csv->stream && !out_file_commit(csv, err)) return false;
+    if (taken) return true;
+    if (o->command == CMD_MACHINE) out_machine(&run->report.machine, o->markdown, stdout);
+    else out_tables(&run->report, o->markdown, stdout);
+    return (fflush(stdout) == 0 && !ferror(stdout)) ||
+           bench_fail(err, BENCH_USAGE, "cannot write to standard output");
+}
+
+int bench_session_main(const struct bench_options *o)
+{
+    struct bench_run run;
+    struct bench_error err = { BENCH_OK, "" };
+    struct out_file json, csv;
+    memset(&run, 0, sizeof(run));
+    memset(&json, 0, sizeof(json));
+    memset(&csv, 0, sizeof(csv));
+    bool ok;
+    if (o->list) {
+        ok = list_only(o, &err);
+    } else {
+        ok = (!o->json || out_file_open(&json, o->json, &err)) &&
+             (!o->csv || out_file_open(&csv, o->csv, &err)) && bench_session_run(&run, o, &err) &&
+             write_outputs(&run, &json, &csv, &err);
+    }
+    int code = BENCH_OK;
+    if (!ok) {
+        fprintf(stderr, "pkv-bench: %s\n", err.text);
+        code = err.code;
+    } else if (run.report.wrong) {
+        code = BENCH_WRONG;
+    } else if (run.report.noisy && o->fail_noisy) {
+        code = BENCH_NOISY;
+    }
+    out_file_drop(&json);
+    out_file_drop(&csv);
+    bench_session_close(&run);
+    return code;
+}

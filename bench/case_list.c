@@ -1,0 +1,81 @@
+/* The registry of cases: building, filtering and printing it. */
+#include "bench_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench_case *case_list_add(struct case_list *list, struct bench_error *err)
+{
+    if (list->n == list->cap) {
+        const int32_t cap = list->cap ? 2 * list->cap : 32;
+        struct bench_case *cases = realloc(list->cases, (size_t)cap * sizeof(*cases));
+        if (!cases) {
+            (void)bench_fail(err, BENCH_USAGE, "no memory for the list of cases");
+            return NULL;
+        }
+        list->cases = cases;
+        list->cap = cap;
+    }
+    struct bench_case *c = &list->cases[list->n++];
+    memset(c, 0, sizeof(*c));
+    return c;
+}
+
+void case_list_free(struct case_list *list)
+{
+    for (int32_t i = 0; i < list->n; i++) free(list->cases[i].ctx);
+    free(list->cases);
+    memset(list, 0, sizeof(*list));
+}
+
+bool case_list_build(const struct bench_options *o, struct case_list *list, struct bench_error *err)
+{
+    const bool all = o->command == CMD_RUN;
+    memset(list, 0, sizeof(*list));
+    if ((all || o->command == CMD_KERNEL) && !case_list_attention(o, list, err)) return false;
+    if ((all || o->command == CMD_BLOCKMGR) && !case_list_blocks(o, list, err)) return false;
+    if ((all || o->command == CMD_CAPACITY) && !case_list_capacity(o, list, err)) return false;
+    return true;
+}
+
+static bool row_matches(const struct bench_case *c, const struct bench_side *s, const char *text)
+{
+    char id[160];
+    snprintf(id, sizeof(id), "%s/%s", c->id, s->id);
+    return strstr(id, text) != NULL;
+}
+
+/* Keep the sides that the filter names and the baselines. False: it names none of this case. */
+static bool filter_sides(struct bench_case *c, const char *text)
+{
+    int32_t n = 0;
+    bool any = false;
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        const bool named = row_matches(c, &c->sides[i], text);
+        any = any || named;
+        if (named || c->sides[i].baseline) c->sides[n++] = c->sides[i];
+    }
+    if (any) c->n_sides = n;
+    return any;
+}
+
+void case_list_filter(struct case_list *list, const char *text)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < list->n; i++) {
+        struct bench_case *c = &list->cases[i];
+        if (strstr(c->id, text) || filter_sides(c, text)) list->cases[n++] = *c;
+        else free(c->ctx);
+    }
+    list->n = n;
+}
+
+void case_list_print(const struct case_list *list)
+{
+    for (int32_t i = 0; i < list->n; i++) {
+        const struct bench_case *c = &list->cases[i];
+        if (c->n_sides == 0) printf("%s\n", c->id);
+        for (int32_t s = 0; s < c->n_sides; s++) printf("%s/%s\n", c->id, c->sides[s].id);
+    }
+}

@@ -1,0 +1,410 @@
+/* Reports as tables: one per attention case, tables A and B of the block manager, capacity, then
+ * where paging loses, goals, notes and the headline. Everything comes from the rows. */
+#include "outputs.h"
+
+#include "published.h"
+#include "text_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct printer {
+    const struct bench_report *report;
+    bool markdown;
+    FILE *out;
+};
+
+static void title(const struct printer *p, const char *text)
+{
+    if (p->markdown) fprintf(p->out, "\n### %s\n\n", text);
+    else fprintf(p->out, "\n%s\n", text);
+}
+
+static void note(const struct printer *p, const char *text)
+{
+    fprintf(p->out, p->markdown ? "- %s\n" : "  %s\n", text);
+}
+
+static void set_ratio(struct text_table *t, int32_t column, const struct bench_row *r)
+{
+    static const char *const verdicts[] = { "no difference seen", "slower", "faster" };
+    if (!r->has_ratio) {
+        text_table_set(t, column, "-");
+        return;
+    }
+    text_table_set(t, column, "%.3f [%.3f, %.3f]", r->ratio.value, r->ratio.lo, r->ratio.hi);
+    text_table_set(t, column + 1, "%s", verdicts[bench_ratio_verdict(&r->ratio)]);
+}
+
+static void set_goal(struct text_table *t, int32_t column, const struct bench_row *r)
+{
+    if (r->goal.text[0])
+        text_table_set(t, column, "%s: %s", r->goal.text, r->goal.met ? "met" : "missed");
+}
+
+static void set_ns(struct text_table *t, int32_t column, double ns)
+{
+    char text[32];
+    text_ns(ns, text, sizeof(text));
+    text_table_set(t, column, "%s", text);
+}
+
+/* ---------------------------------------------------------------- attention */
+
+static void kernel_row(const struct printer *p, struct text_table *t, const struct bench_row *r)
+{
+    text_table_row(t);
+    text_table_set(t, 0, "%s", r->label);
+    if (r->correct.checked && !r->correct.ok) {
+        text_table_set(t, 1, "WRONG");
+        return;
+    }
+    if (r->stats.n == 0) return;
+    text_table_set(t, 1, "%d", r->stats.n);
+    set_ns(t, 2, r->stats.min);
+    set_ns(t, 3, r->stats.median);
+    set_ns(t, 4, r->stats.q3 - r->stats.q1);
+    set_ns(t, 5, r->stats.p95);
+    text_table_set(t, 6, "%.2f", bench_row_gbs(r));
+    if (r->in_cache) text_table_set(t, 7, "in cache");
+    else if (p->report->machine.read_gbs > 0)
+        text_table_set(t, 7, "%.0f %%", 100 * bench_row_gbs(r) / p->report->machine.read_gbs);
+    set_ratio(t, 8, r);
+    if (r->correct.has_errors)
+        text_table_set(t, 10, "%.1e / %.2f", r->correct.max_abs, r->correct.bound_used);
+    set_goal(t, 11, r);
+}
+
+/* Rows [first, end) of one case. */
+static void kernel_table(const struct printer *p, int32_t first, int32_t end)
+{
+    const struct bench_row *r = p->report->rows[first];
+    char text[256], heads[256];
+    struct text_table t;
+    snprintf(text, sizeof(text),
+             "%s: heads %s, dim %s, %s, %s layers, %.1f MiB of K and V a call, "
+             "%s thread, %s",
+             r->case_id, bench_row_get_param(r, "heads"), bench_row_get_param(r, "head_dim"),
+             bench_row_get_param(r, "kv_dtype"), bench_row_get_param(r, "layers"),
+             (double)r->bytes_needed / 0x1p20, bench_row_get_param(r, "threads"),
+             bench_row_get_param(r, "kernel"));
+    title(p, text);
+    text_table_init(&t,
+                    "<layout|n|min|median|IQR|p95|GB/s|of read|ratio to contiguous|<verdict|"
+                    "error / of bound|<goal",
+                    heads, sizeof(heads));
+    for (int32_t i = first; i < end; i++) kernel_row(p, &t, p->report->rows[i]);
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+    if (r->note[0]) note(p, r->note);
+}
+
+/* ---------------------------------------------------------------- block manager */
+
+static bool has_group(const struct bench_report *report, enum bench_group group)
+{
+    for (int32_t i = 0; i < report->n_rows; i++)
+        if (report->rows[i]->group == group) return true;
+    return false;
+}
+
+static void set_value(struct text_table *t, int32_t column, const struct bench_row *r,
+                      const char *name, const char *fmt)
+{
+    double value;
+    if (!bench_row_get_value(r, name, &value)) return;
+    if (strcmp(fmt, "int") == 0) text_table_set(t, column, "%.0f", value);
+    else if (strcmp(fmt, "%") == 0) text_table_set(t, column, "%.1f %%", 100 * value);
+    else if (strcmp(fmt, "2") == 0) text_table_set(t, column, "%.2f", value);
+    else text_table_set(t, column, "%.3f", value);
+}
+
+static void pool_table(const struct printer *p)
+{
+    static const char *const names[] = { "iterations", "total_blocks", "allocated_blocks",
+                                         "get_avg_us", "get_max_us",   "free_avg_us",
+                                         "free_max_us" };
+    char heads[256];
+    struct text_table t;
+    if (!has_group(p->report, GROUP_POOL)) return;
+    title(p, "Block manager, table A: get and free of blocks (columns of vLLM's "
+             "benchmark_block_pool; us per call)");
+    text_table_init(&t,
+                    "<side|iterations|total blocks|allocated blocks|get avg|get max|free avg|"
+                    "free max",
+                    heads, sizeof(heads));
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        if (r->group != GROUP_POOL) continue;
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", r->label);
+        for (int c = 0; c < BENCH_LEN(names); c++)
+            set_value(&t, c + 1, r, names[c], c < 3 ? "int" : "3");
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+}
+
+static void blockmgr_row(struct text_table *t, const struct bench_row *r)
+{
+    text_table_row(t);
+    text_table_set(t, 0, "%s", r->label);
+    text_table_set(t, 1, "%s", bench_row_get_param(r, "per"));
+    if (r->correct.checked && !r->correct.ok) {
+        text_table_set(t, 2, "WRONG");
+        return;
+    }
+    if (r->stats.n == 0) return;
+    text_table_set(t, 2, "%d", r->stats.n);
+    set_ns(t, 3, r->stats.min);
+    set_ns(t, 4, r->stats.median);
+    set_ns(t, 5, r->stats.p90);
+    set_ns(t, 6, r->stats.p99);
+    if (r->stats.n >= 1000) set_ns(t, 7, r->stats.p999);
+    else text_table_set(t, 7, "-");
+    set_ns(t, 8, r->stats.max);
+    if (r->has_ratio) text_table_set(t, 9, "%.2f", r->ratio.value);
+    set_goal(t, 10, r);
+    text_table_set(t, 11, "%s", r->published);
+}
+
+static void blockmgr_table(const struct printer *p)
+{
+    char heads[256];
+    struct text_table t;
+    if (!has_group(p->report, GROUP_BLOCKMGR)) return;
+    title(p, "Block manager, table B: time per operation; x list = factor to a bare LIFO list with "
+             "counters timed beside it");
+    text_table_init(&t,
+                    "<operation|<per|n|min|p50|p90|p99|p99.9|max|x list|<goal (p50)|"
+                    "<published, other hardware",
+                    heads, sizeof(heads));
+    for (int32_t i = 0; i < p->report->n_rows; i++)
+        if (p->report->rows[i]->group == GROUP_BLOCKMGR) blockmgr_row(&t, p->report->rows[i]);
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        char text[256];
+        if (r->group != GROUP_BLOCKMGR || !r->note[0]) continue;
+        snprintf(text, sizeof(text), "%s: %s", r->label, r->note);
+        note(p, text);
+    }
+}
+
+/* ---------------------------------------------------------------- capacity */
+
+/* Rows [first, end) of one generator. */
+static void capacity_table(const struct printer *p, int32_t first, int32_t end)
+{
+    static const struct {
+        const char *name, *fmt;
+    } columns[] = { { "mean_batch", "2" },   { "max_batch", "int" },   { "resident_tokens", "int" },
+                    { "token", "%" },        { "reservation", "%" },   { "internal", "%" },
+                    { "external", "%" },     { "preemptions", "int" }, { "table_bytes", "int" },
+                    { "ratio_to_max", "2" }, { "ratio_to_best", "2" } };
+    char heads[256], text[256];
+    struct text_table t;
+    const struct bench_row *r = p->report->rows[first];
+    snprintf(text, sizeof(text),
+             "%s (simulated): concurrent sequences in %s slots, at most %s tokens each", r->case_id,
+             bench_row_get_param(r, "slots"), bench_row_get_param(r, "max_model_len"));
+    title(p, text);
+    text_table_init(&t,
+                    "<policy|mean batch|max|tokens held|tokens|reserved|internal|external|"
+                    "preempted|table bytes|x max|x best contiguous",
+                    heads, sizeof(heads));
+    for (int32_t i = first; i < end; i++) {
+        r = p->report->rows[i];
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", r->label);
+        if (r->correct.checked && !r->correct.ok) text_table_set(&t, 1, "WRONG");
+        for (int c = 0; c < BENCH_LEN(columns); c++)
+            set_value(&t, c + 1, r, columns[c].name, columns[c].fmt);
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+    for (int32_t i = first; i < end; i++)
+        if (p->report->rows[i]->note[0]) note(p, p->report->rows[i]->note);
+}
+
+/* One table for each case of a group. */
+static void case_tables(const struct printer *p, enum bench_group group,
+                        void (*print)(const struct printer *p, int32_t first, int32_t end))
+{
+    const struct bench_report *report = p->report;
+    for (int32_t i = 0, end; i < report->n_rows; i = end) {
+        end = i + 1;
+        if (report->rows[i]->group != group) continue;
+        while (end < report->n_rows &&
+               strcmp(report->rows[end]->case_id, report->rows[i]->case_id) == 0)
+            end++;
+        print(p, i, end);
+    }
+}
+
+/* ---------------------------------------------------------------- what to take home */
+
+static int compare_loss(const void *a, const void *b)
+{
+    const struct bench_row *const *x = a, *const *y = b;
+    return ((*x)->ratio.value < (*y)->ratio.value) - ((*x)->ratio.value > (*y)->ratio.value);
+}
+
+/* Every kernel row whose interval lies above 1, worst first. */
+static void losses(const struct printer *p)
+{
+    const struct bench_report *report = p->report;
+    const struct bench_row **rows = malloc(sizeof(*rows) * (size_t)(report->n_rows + 1));
+    int32_t n = 0;
+    if (!has_group(report, GROUP_KERNEL) || !rows) {
+        free(rows);
+        return;
+    }
+    for (int32_t i = 0; i < report->n_rows; i++) {
+        const struct bench_row *r = report->rows[i];
+        if (r->group == GROUP_KERNEL && r->has_ratio && strncmp(r->layout, "contig", 6) != 0 &&
+            r->ratio.lo > 1)
+            rows[n++] = r;
+    }
+    qsort(rows, (size_t)n, sizeof(*rows), compare_loss);
+    title(p, "Where paging loses: every case whose interval lies above 1");
+    if (n == 0) note(p, "none in this run");
+    for (int32_t i = 0; i < n; i++) {
+        char text[320];
+        snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] %s%s%s", rows[i]->ratio.value,
+                 rows[i]->ratio.lo, rows[i]->ratio.hi, rows[i]->id,
+                 rows[i]->in_cache ? " (in cache)" : "",
+                 bench_ratio_verdict(&rows[i]->ratio) == BENCH_SAME ? " (below 3 %)" : "");
+        note(p, text);
+    }
+    free(rows);
+}
+
+static void goals(const struct printer *p)
+{
+    int32_t n = 0, met = 0;
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        n += p->report->rows[i]->goal.text[0] != '\0';
+        met += p->report->rows[i]->goal.met;
+    }
+    if (n == 0) return;
+    char text[320];
+    snprintf(text, sizeof(text), "Goals: %d of %d met%s", met, n,
+             p->report->noisy ? " (noisy run: times are unreliable)" : "");
+    title(p, text);
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        char value[32];
+        if (!r->goal.text[0] || r->goal.met) continue;
+        if (strncmp(r->goal.text, "ratio", 5) == 0)
+            snprintf(value, sizeof(value), "%.3f", r->goal.value);
+        else text_ns(r->goal.value, value, sizeof(value));
+        snprintf(text, sizeof(text), "missed: %s: %s, goal %s", r->id, value, r->goal.text);
+        note(p, text);
+    }
+}
+
+static void skips(const struct printer *p)
+{
+    if (p->report->n_skips == 0) return;
+    title(p, "Skipped");
+    for (int32_t i = 0; i < p->report->n_skips; i++) {
+        char text[320];
+        snprintf(text, sizeof(text), "SKIPPED %s: %s", p->report->skips[i].id,
+                 p->report->skips[i].reason);
+        note(p, text);
+    }
+}
+
+static void published(const struct printer *p)
+{
+    char heads[128];
+    struct text_table t;
+    const struct published_figure *f;
+    title(p, "Published figures for orientation: other hardware, not measured here");
+    text_table_init(&t, "<what|<figure|<hardware|<source", heads, sizeof(heads));
+    for (int i = 0; (f = published_figure(i)) != NULL; i++) {
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", f->what);
+        text_table_set(&t, 1, "%s", f->value);
+        text_table_set(&t, 2, "%s", f->hardware);
+        text_table_set(&t, 3, "%s", f->source);
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+}
+
+/* Kernel ratio of the first case's random blocks, and both capacity ratios, always together. */
+static void headline(const struct printer *p)
+{
+    const struct bench_row *kernel = NULL, *paged = NULL;
+    double to_max = 0, to_best = 0;
+    char text[512];
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        if (!kernel && r->group == GROUP_KERNEL && r->has_ratio && r->stats.n &&
+            strcmp(r->layout, "paged-random") == 0)
+            kernel = r;
+        if (!paged && r->group == GROUP_CAPACITY &&
+            bench_row_get_value(r, "ratio_to_max", &to_max) &&
+            bench_row_get_value(r, "ratio_to_best", &to_best) && strstr(r->label, "paged"))
+            paged = r;
+    }
+    if (!kernel && !paged) return;
+    title(p, p->report->noisy ? "Headline (noisy run)" : "Headline");
+    if (kernel) {
+        snprintf(text, sizeof(text),
+                 "kernel: attention through a block table takes %.3f [%.3f, %.3f] times the "
+                 "contiguous time (%s)",
+                 kernel->ratio.value, kernel->ratio.lo, kernel->ratio.hi, kernel->id);
+        note(p, text);
+        note(p, kernel->repro);
+    }
+    if (paged) {
+        snprintf(text, sizeof(text),
+                 "capacity, simulated: %s holds %.2f times the sequences of contiguous maximum "
+                 "regions and %.2f times those of the best contiguous policy",
+                 paged->label, to_max, to_best);
+        note(p, text);
+        note(p, paged->repro);
+    }
+}
+
+static void run_line(const struct printer *p)
+{
+    const struct bench_report *r = p->report;
+    char text[768];
+    title(p, "Run");
+    if (r->has_aa) {
+        snprintf(text, sizeof(text),
+                 "A/A check, the baseline against itself: first %.3f [%.3f, %.3f], last %.3f "
+                 "[%.3f, %.3f]%s",
+                 r->aa_first.value, r->aa_first.lo, r->aa_first.hi, r->aa_last.value, r->aa_last.lo,
+                 r->aa_last.hi, r->noisy ? ": NOISY, do not quote times of this run" : ": quiet");
+        note(p, text);
+    }
+    char limit[32] = "";
+    if (r->limit_s > 0) snprintf(limit, sizeof(limit), " of %.0f s allowed", r->limit_s);
+    snprintf(text, sizeof(text),
+             "%.1f s%s, peak memory %lld MiB, interrupted %lld times by other programs: %s",
+             r->wall_s, limit, (long long)(r->peak_rss_bytes >> 20), (long long)r->preempted,
+             r->command);
+    note(p, text);
+}
+
+void out_tables(const struct bench_report *report, bool markdown, FILE *out)
+{
+    const struct printer p = { report, markdown, out };
+    out_machine(&report->machine, markdown, out);
+    case_tables(&p, GROUP_KERNEL, kernel_table);
+    pool_table(&p);
+    blockmgr_table(&p);
+    case_tables(&p, GROUP_CAPACITY, capacity_table);
+    if (report->published) published(&p);
+    losses(&p);
+    goals(&p);
+    skips(&p);
+    run_line(&p);
+    headline(&p);
+}
