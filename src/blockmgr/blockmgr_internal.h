@@ -70,6 +70,9 @@ struct extra_entry {
     uint8_t digest[32];
 };
 
+/* What reserve does to the block that the next token falls into. */
+enum tail_action { TAIL_KEEP, TAIL_COPY, TAIL_TAKE_OVER };
+
 struct seq_rec {
     _Alignas(64) uint32_t generation;
     int32_t ns;                           /* index of its namespace */
@@ -80,6 +83,7 @@ struct seq_rec {
     int32_t tail_extras;                  /* extras of the unindexed tail; NONE */
     uint32_t mark;                        /* number of the last batch call that named it */
     int32_t next_free;
+    uint8_t action; /* scratch: enum tail_action that the running reserve has planned */
     bool open;
     bool ended; /* a unit could not be indexed: its tail tokens are not kept either */
 };

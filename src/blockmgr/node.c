@@ -136,23 +136,29 @@ static void fill_node(pkv_blockmgr *m, int32_t id, const struct unit_key *key, i
     blocks_of(m)[block].node = id, blocks_of(m)[block].spare = false;
 }
 
+/* Does dropping what `block` holds free a node? */
+static bool sole_holder(const pkv_blockmgr *m, int32_t block)
+{
+    const struct block_rec *rec = &blocks_of(m)[block];
+    return rec->node != NONE && !rec->spare && nodes_of(m)[rec->node].oldest_spare == NONE;
+}
+
 int32_t pkv__node_publish(pkv_blockmgr *m, const struct unit_key *key, int32_t block,
                           int32_t *extras)
 {
-    const int32_t found = pkv__index_find(m, key);
-    int32_t id = found;
-    if (found == NONE) {
-        if (!pkv__index_has_room(m, key->hash)) return NONE;
-        id = take_node(m);
-        if (id == NONE) return NONE;
-    }
+    int32_t id = pkv__index_find(m, key);
+    const bool found = id != NONE;
+    if (!found && (!pkv__index_has_room(m, key->hash) ||
+                   (m->n_nodes == m->max_nodes && !sole_holder(m, block))))
+        return NONE;
     if (blocks_of(m)[block].node != NONE) pkv__node_detach(m, block); /* a shorter partial node */
-    if (found != NONE) {
+    if (found) {
         join_node(m, id, block);
         pkv__extras_drop(m, extras);
-    } else {
-        fill_node(m, id, key, block, *extras);
-        *extras = NONE;
+        return id;
     }
+    id = take_node(m);
+    fill_node(m, id, key, block, *extras);
+    *extras = NONE;
     return id;
 }
