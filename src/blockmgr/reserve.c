@@ -49,7 +49,7 @@ static struct call_plan plan_call(const pkv_blockmgr *m, const pkv_reserve_req *
         n_taken += new_blocks(m, s, reqs[i].n_tokens);
         s->action = TAIL_KEEP;
         if (!tail) continue;
-        s->action = choose_action(m, tail, block_offset(m, s->committed), avoid_copies);
+        s->action = (uint8_t)choose_action(m, tail, block_offset(m, s->committed), avoid_copies);
         if (s->action == TAIL_COPY) tail->planned++, plan.n_copies++;
     }
     n_taken += plan.n_copies;

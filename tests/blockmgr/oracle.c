@@ -332,8 +332,9 @@ static bool extras_continue(const oracle *o, const or_seq *s, const pkv_tokens *
     if (!(o->cfg.flags & PKV_MGR_PREFIX_CACHE) || s->ended || !off || !t->n_extras) return true;
     or_unit u = or_unit_at(s->tok, s->ex, s->n_ex, s->committed - off, off);
     const pkv_extra *first = t->extras;
+    if (!u.n_ex) return true;
     const or_entry *last = &u.ex[u.n_ex - 1];
-    if (!u.n_ex || (int64_t)first->first + off > last->off) return true;
+    if ((int64_t)first->first + off > last->off) return true;
     return (int64_t)first->first + off == last->off && first->n == last->n &&
            !memcmp(first->digest, last->digest, 32);
 }

@@ -32,13 +32,31 @@ enum {
     X(CACHED_DROPPED_BY_NS)                                                                        \
     X(SPARE_MADE)                                                                                  \
     X(SPARE_TOOK_OVER)                                                                             \
-    X(SPARE_FREED) X(WITHDRAWN_REMOVED) X(WITHDRAWN_TO_SPARE) X(WITHDRAWN_SPARE)                   \
-        X(COPY_KEPT_BY_LAST) X(COPY_SHARED) X(COPY_PUBLISHED) X(COPY_TO_FIT) X(PARTIAL_MADE)       \
-            X(PARTIAL_THERE) X(PARTIAL_REPLACED) X(PARTIAL_DROPPED) X(PARTIAL_TOOK_CACHED)         \
-                X(PARTIAL_SPARE) X(PARTIAL_REFUSED) X(PARTIAL_HIT_CACHED) X(PARTIAL_HIT_ACTIVE)    \
-                    X(PARTIAL_HIT_CUT) X(PARTIAL_HIT_EXTRA_CUT) X(MARKED) X(DEMOTED)               \
-                        X(UNIT_NO_NODE) X(UNIT_NO_EXTRA) X(UNIT_AFTER_END) X(INDEX_RESUMED)        \
-                            X(SURPLUS_REUSED) X(FORK_SURPLUS) X(MANY_CHILDREN) X(ZERO_FRESH_ONLY)
+    X(SPARE_FREED)                                                                                 \
+    X(WITHDRAWN_REMOVED)                                                                           \
+    X(WITHDRAWN_TO_SPARE)                                                                          \
+    X(WITHDRAWN_SPARE)                                                                             \
+    X(COPY_KEPT_BY_LAST)                                                                           \
+    X(COPY_SHARED)                                                                                 \
+    X(COPY_PUBLISHED)                                                                              \
+    X(COPY_TO_FIT)                                                                                 \
+    X(PARTIAL_MADE)                                                                                \
+    X(PARTIAL_THERE)                                                                               \
+    X(PARTIAL_REPLACED)                                                                            \
+    X(PARTIAL_DROPPED)                                                                             \
+    X(PARTIAL_TOOK_CACHED)                                                                         \
+    X(PARTIAL_SPARE)                                                                               \
+    X(PARTIAL_REFUSED)                                                                             \
+    X(PARTIAL_HIT_CACHED)                                                                          \
+    X(PARTIAL_HIT_ACTIVE)                                                                          \
+    X(PARTIAL_HIT_CUT)                                                                             \
+    X(PARTIAL_HIT_EXTRA_CUT)                                                                       \
+    X(MARKED)                                                                                      \
+    X(DEMOTED)                                                                                     \
+    X(UNIT_NO_NODE)                                                                                \
+    X(UNIT_NO_EXTRA)                                                                               \
+    X(UNIT_AFTER_END)                                                                              \
+    X(INDEX_RESUMED) X(SURPLUS_REUSED) X(FORK_SURPLUS) X(MANY_CHILDREN) X(ZERO_FRESH_ONLY)
 enum or_cover {
 #define OR_COVER_ENUM(name) OR_##name,
     OR_COVER_LIST(OR_COVER_ENUM)
