@@ -315,7 +315,7 @@ typedef struct pkv_sim_forms {
     int64_t max_batch_buddy;   /* requests of max_model_len in the pool, buddy chunks */
     int64_t max_batch_ideal;   /* floor(C / M) */
     pkv_sim_split max_split;   /* of policy max on buddy; only the four parts are set */
-    double oracle_ideal_batch; /* C / live_final: no contiguous policy can hold more */
+    double oracle_ideal_batch; /* C / live_final: expected where contiguous chunks fill the pool */
     double paged_batch;        /* (C - watermark slots) / (live_tokens + (block_tokens + 1) / 2) */
     double paged_internal;     /* share of C */
 } pkv_sim_forms;

@@ -11,7 +11,8 @@
 
 #define MAX_LINE_BYTES ((size_t)1 << 20)
 #define CHUNK_BYTES ((size_t)1 << 16)
-#define BUFFER_BYTES (MAX_LINE_BYTES + CHUNK_BYTES)
+#define FIRST_BUFFER_BYTES ((size_t)1 << 14)
+#define MAX_BUFFER_BYTES (MAX_LINE_BYTES + CHUNK_BYTES)
 #define MAX_FIELDS 256
 #define LATEST_NS (INT64_C(1) << 62)
 
@@ -25,7 +26,8 @@ typedef struct reader {
     const pkv_sim_trace_config *cfg;
     pkv_sim_read_fn read;
     void *ctx;
-    char *buffer;    /* [BUFFER_BYTES] */
+    char *buffer; /* [buffer_bytes], grows up to MAX_BUFFER_BYTES for long lines */
+    size_t buffer_bytes;
     size_t from, to; /* unread bytes in the buffer */
     bool at_end;
     int64_t line; /* number of the line read last */
@@ -43,6 +45,20 @@ typedef struct reader {
 
 /* ---------------------------------------------------------------- lines */
 
+/* Twice the buffer, for a line that does not fit. */
+static pkv_status grow_buffer(reader *rd)
+{
+    const size_t twice = 2 * rd->buffer_bytes;
+    const size_t bytes = twice < MAX_BUFFER_BYTES ? twice : MAX_BUFFER_BYTES;
+    char *buffer = pkv__alloc(&rd->cfg->alloc, bytes, 1);
+    if (!buffer) return PKV_E_NO_MEMORY;
+    memcpy(buffer, rd->buffer, rd->to);
+    pkv__free(&rd->cfg->alloc, rd->buffer, rd->buffer_bytes);
+    rd->buffer = buffer;
+    rd->buffer_bytes = bytes;
+    return PKV_OK;
+}
+
 /* Have at least one more byte behind `to`, moving what is unread to the front. */
 static pkv_status fill(reader *rd)
 {
@@ -51,7 +67,11 @@ static pkv_status fill(reader *rd)
         rd->to -= rd->from;
         rd->from = 0;
     }
-    const size_t room = BUFFER_BYTES - rd->to;
+    if (rd->to == rd->buffer_bytes) {
+        const pkv_status status = grow_buffer(rd);
+        if (status != PKV_OK) return status;
+    }
+    const size_t room = rd->buffer_bytes - rd->to;
     const int64_t got =
         rd->read(rd->ctx, rd->buffer + rd->to, room < CHUNK_BYTES ? room : CHUNK_BYTES);
     if (got < 0) return pkv__refuse(&rd->cfg->log, PKV_E_IO, "reading the trace failed");
@@ -401,13 +421,14 @@ pkv_status pkv_sim_trace_read_csv(pkv_sim_read_fn read, void *ctx, const pkv_sim
     reader *rd = pkv__alloc(&cfg->alloc, sizeof(*rd), _Alignof(reader));
     if (!rd) return PKV_E_NO_MEMORY;
     *rd = (reader){ .cfg = cfg, .read = read, .ctx = ctx, .out = &trace };
-    rd->buffer = pkv__alloc(&cfg->alloc, BUFFER_BYTES, 1);
+    rd->buffer_bytes = FIRST_BUFFER_BYTES;
+    rd->buffer = pkv__alloc(&cfg->alloc, rd->buffer_bytes, 1);
     status = rd->buffer ? read_all(rd) : PKV_E_NO_MEMORY;
     if (status == PKV_OK) *out = trace;
     else pkv_sim_trace_free(&trace);
     pkv__free(&cfg->alloc, rd->rows, (size_t)rd->cap_rows * sizeof(row));
     pkv__free(&cfg->alloc, rd->header, rd->header_len);
-    pkv__free(&cfg->alloc, rd->buffer, BUFFER_BYTES);
+    pkv__free(&cfg->alloc, rd->buffer, rd->buffer_bytes);
     pkv__free(&cfg->alloc, rd, sizeof(*rd));
     return status;
 }

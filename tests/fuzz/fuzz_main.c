@@ -1,8 +1,8 @@
 /* Runs a fuzz target without libFuzzer, so that it is part of every test run, whatever the
  * compiler.
  *
- *   fuzz_x FILE|FOLDER ...         replay these inputs
- *   fuzz_x [--mutations N] [--seed S]   the built-in inputs, and N mutations of them
+ *   replay_x FILE|FOLDER ...                replay these inputs
+ *   replay_x [--mutations N] [--seed S]   the built-in inputs, and N mutations of them
  *
  * Mutation k of a seed does not depend on those before it. A failure is repeated with the same
  * arguments; the last line printed says near which mutation it is. */

@@ -1,0 +1,145 @@
+/* Numbers and times of the command line, exactly: no float, no locale. */
+#include "fragsim.h"
+
+#include <string.h>
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool fragsim_parse_decimal(const char *text, size_t len, int scale, int64_t *out, bool *exact)
+{
+    int64_t value = 0;
+    bool any = false, point = false, half = false, first_cut = true;
+    *exact = true;
+    for (size_t k = 0; k < len; k++) {
+        if (text[k] == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (!is_digit(text[k])) return false;
+        any = true;
+        const int digit = text[k] - '0';
+        if (point && scale == 0) { /* below one unit: only for rounding */
+            if (first_cut) half = digit >= 5;
+            first_cut = false;
+            if (digit != 0) *exact = false;
+            continue;
+        }
+        if (__builtin_mul_overflow(value, INT64_C(10), &value)) return false;
+        if (__builtin_add_overflow(value, (int64_t)digit, &value)) return false;
+        scale -= point;
+    }
+    for (; scale > 0; scale--)
+        if (__builtin_mul_overflow(value, INT64_C(10), &value)) return false;
+    if (!any || (half && value == INT64_MAX)) return false;
+    *out = value + half;
+    return true;
+}
+
+bool fragsim_parse_whole(const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    bool exact;
+    int64_t value;
+    if (!fragsim_parse_decimal(text, strlen(text), 0, &value, &exact) || strchr(text, '.'))
+        return false;
+    if (value < low || value > high) return false;
+    *out = value;
+    return true;
+}
+
+static const struct unit {
+    const char *name;
+    int scale;      /* decimal places down to ns */
+    int64_t factor; /* of what the scale gives */
+} units[] = {
+    { "ns", 0, 1 }, { "us", 3, 1 },   { "ms", 6, 1 },
+    { "s", 9, 1 },  { "min", 9, 60 }, { "h", 9, 3600 },
+};
+
+bool fragsim_parse_time(const char *text, size_t len, int64_t *ns, bool *exact)
+{
+    size_t n = 0;
+    while (n < len && (is_digit(text[n]) || text[n] == '.')) n++;
+    size_t from = n;
+    while (from < len && text[from] == ' ') from++;
+    const size_t unit_len = len - from;
+    for (size_t k = 0; k < sizeof(units) / sizeof(units[0]); k++) {
+        const struct unit *u = &units[k];
+        const char *name = unit_len == 0 ? "s" : text + from;
+        const size_t name_len = unit_len == 0 ? 1 : unit_len;
+        if (strlen(u->name) != name_len || memcmp(u->name, name, name_len) != 0) continue;
+        return fragsim_parse_decimal(text, n, u->scale, ns, exact) &&
+               !__builtin_mul_overflow(*ns, u->factor, ns);
+    }
+    return false;
+}
+
+void fragsim_time_text(int64_t ns, char *out, size_t cap)
+{
+    int k = 0;
+    int64_t unit = 1;
+    /* the largest unit in which three decimals suffice and the value is at least 0.1 */
+    for (int u = 1; u < 4 && ns >= 100 * unit && ns % unit == 0; u++) {
+        k = u;
+        unit *= 1000;
+    }
+    const int64_t rest = ns % unit * 1000 / unit;
+    const int decimals = rest == 0 ? 0 : rest % 100 == 0 ? 1 : rest % 10 == 0 ? 2 : 3;
+    snprintf(out, cap, "%.*f %s", decimals, (double)ns / (double)unit, units[k].name);
+}
+
+/* One term of a step time: TIME, TIME*batch or TIME*tokens. */
+static bool parse_term(const char *text, size_t len, int64_t coefficients[3], bool given[3])
+{
+    static const char *const names[] = { "", "batch", "tokens" };
+    const char *star = memchr(text, '*', len);
+    const size_t time_len = star ? (size_t)(star - text) : len;
+    const char *name = star ? star + 1 : text + len;
+    size_t name_len = len - (size_t)(name - text);
+    while (name_len > 0 && *name == ' ') {
+        name++;
+        name_len--;
+    }
+    for (int k = 0; k < 3; k++) {
+        if (strlen(names[k]) != name_len || memcmp(names[k], name, name_len) != 0) continue;
+        if ((k == 0) == (star != NULL) || given[k]) return false;
+        given[k] = true;
+        bool exact;
+        size_t used = time_len;
+        while (used > 0 && text[used - 1] == ' ') used--;
+        if (!fragsim_parse_time(text, used, &coefficients[k], &exact)) return false;
+        return exact || coefficients[k] != 0; /* what rounds to 0 is a mistake */
+    }
+    return false;
+}
+
+bool fragsim_parse_step_time(const char *text, pkv_sim_config *sim)
+{
+    int64_t times[3] = { 0, 0, 0 }; /* fixed, per running request, per token */
+    bool given[3] = { false, false, false };
+    for (const char *at = text;;) {
+        while (*at == ' ') at++;
+        size_t len = strcspn(at, "+");
+        const char *next = at[len] ? at + len + 1 : NULL;
+        while (len > 0 && at[len - 1] == ' ') len--;
+        if (!parse_term(at, len, times, given))
+            return fragsim_complain("--step-time: '%s' is not A+B*batch+C*tokens with times of at "
+                                    "least 1 ns or 0, as in "
+                                    "22ms+300us*batch+400ns*tokens",
+                                    text);
+        if (!next) break;
+        at = next;
+    }
+    if (times[0] > INT64_C(1000000000000) || times[1] > INT64_C(1000000000000) ||
+        times[2] > INT64_C(1000000000))
+        return fragsim_complain(
+            "--step-time: '%s' is too long: at most 1000s, 1000s*batch, 1s*tokens", text);
+    if (times[0] + times[1] == 0)
+        return fragsim_complain("--step-time: '%s' makes steps of no length; give A or B", text);
+    sim->step_base_ns = times[0];
+    sim->step_per_seq_ns = times[1];
+    sim->step_per_token_ns = times[2];
+    return true;
+}
