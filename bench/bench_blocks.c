@@ -1,11 +1,9 @@
-/* Which block manager cases each profile runs. */
-#include "bench_case.h"
+/* Cases of the block manager, in the order of the tables. */
+#include "blocks_case.h"
 
 bool case_list_blocks(const struct bench_options *o, struct case_list *list,
                       struct bench_error *err)
 {
-    (void)o;
-    (void)list;
-    (void)err;
-    return true;
+    return blocks_pool_cases(o, list, err) && blocks_step_cases(o, list, err) &&
+           blocks_content_cases(o, list, err) && blocks_whole_cases(o, list, err);
 }

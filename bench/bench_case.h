@@ -24,7 +24,7 @@ struct bench_run {
 
 struct bench_side {
     char id[48];    /* "paged-random/b16"; case id + "/" + this is the id of the row */
-    char label[48]; /* for tables */
+    char label[72]; /* for tables */
     char layout[24];
     void (*call)(void *ctx);
     void (*before)(void *ctx); /* untimed, before each call; NULL if not needed */

@@ -251,13 +251,31 @@ static int compare_loss(const void *a, const void *b)
     return ((*x)->ratio.value < (*y)->ratio.value) - ((*x)->ratio.value > (*y)->ratio.value);
 }
 
+/* Paged rows that hold fewer sequences than the best contiguous policy: too large blocks. */
+static int32_t capacity_losses(const struct printer *p)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        double ratio;
+        char text[320];
+        if (r->group != GROUP_CAPACITY || strncmp(r->label, "paged", 5) != 0 ||
+            !bench_row_get_value(r, "ratio_to_best", &ratio) || ratio >= 1)
+            continue;
+        snprintf(text, sizeof(text), "holds %.2f of the best contiguous policy: %s", ratio, r->id);
+        note(p, text);
+        n++;
+    }
+    return n;
+}
+
 /* Every kernel row whose interval lies above 1, worst first. */
 static void losses(const struct printer *p)
 {
     const struct bench_report *report = p->report;
     const struct bench_row **rows = malloc(sizeof(*rows) * (size_t)(report->n_rows + 1));
     int32_t n = 0;
-    if (!has_group(report, GROUP_KERNEL) || !rows) {
+    if ((!has_group(report, GROUP_KERNEL) && !has_group(report, GROUP_CAPACITY)) || !rows) {
         free(rows);
         return;
     }
@@ -268,8 +286,10 @@ static void losses(const struct printer *p)
             rows[n++] = r;
     }
     qsort(rows, (size_t)n, sizeof(*rows), compare_loss);
-    title(p, "Where paging loses: every case whose interval lies above 1");
-    if (n == 0) note(p, "none in this run");
+    title(p,
+          "Where paging loses: every kernel case whose interval lies above 1, and capacity below "
+          "the best contiguous policy");
+    if (n + capacity_losses(p) == 0) note(p, "none in this run");
     for (int32_t i = 0; i < n; i++) {
         char text[320];
         snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] %s%s%s", rows[i]->ratio.value,
