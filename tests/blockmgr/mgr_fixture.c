@@ -7,6 +7,7 @@ fx *fx_from(const pkv_blockmgr_config *cfg)
     assert_non_null(f);
     f->cfg = *cfg;
     f->work = (pkv_block_work){ sizeof f->work, f->zero, FX_CAP, 0, f->copy, FX_CAP, 0 };
+    f->match = (pkv_match)PKV_MATCH_INIT;
     assert_ok(pkv_blockmgr_create(&f->cfg, NULL, &f->m));
     return f;
 }

@@ -139,7 +139,7 @@ void op_spoil_tokens(const world *w, call_tokens *c, uint32_t how)
 /* ---------------------------------------------------------------- runs */
 
 /* Small pools, short rows, few tokens: so that everything happens often. */
-static void make_config(pkv_blockmgr_config *cfg, uint64_t *rng, uint8_t secret)
+static void make_config(pkv_blockmgr_config *cfg, uint64_t *rng, int style, uint8_t secret)
 {
     static const int32_t tokens[] = { 1, 2, 2, 3, 4, 4, 5, 8, 16 }, pool[] = { 3, 8, 24, 70 };
     *cfg = (pkv_blockmgr_config)PKV_BLOCKMGR_CONFIG_INIT;
@@ -149,6 +149,8 @@ static void make_config(pkv_blockmgr_config *cfg, uint64_t *rng, uint8_t secret)
     int32_t n = cfg->block_tokens * (1 + op_below(rng, 9)) + op_below(rng, cfg->block_tokens);
     cfg->max_seq_tokens = n < OR_TOKENS - 2 ? n : OR_TOKENS - 2;
     cfg->max_nodes = 0;
+    if (style == 2 && !op_below(rng, 3)) cfg->max_nodes = 1 + op_below(rng, 2);
+    else if (!op_below(rng, 6)) cfg->max_nodes = 1 + op_below(rng, cfg->n_blocks);
     cfg->max_extras = op_below(rng, 4) ? 0 : 1 + op_below(rng, 6);
     cfg->max_namespaces = 1 + op_below(rng, OR_NS);
     cfg->flags = op_below(rng, 10) ? PKV_MGR_PREFIX_CACHE : 0;
@@ -228,10 +230,11 @@ static void compare_state(world *w)
 static void begin(world *w, op_run *run, pkv_blockmgr_config *cfg, void **arena)
 {
     uint64_t rng = run->seed;
-    make_config(cfg, &rng, run->secret);
+    const int style = (int)(run->seed % OP_N_STYLES);
+    make_config(cfg, &rng, style, run->secret);
     or_init(w->o, cfg);
     make_docs(w, &rng);
-    w->wild = 1u << (1 + op_below(&rng, 5));
+    w->wild = style == 3 ? 2 : 1u << (1 + op_below(&rng, 5));
     w->run = run;
     w->ok = true;
     w->stale_ns.v = (uint64_t)9 << 32 | 1;

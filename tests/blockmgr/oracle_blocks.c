@@ -234,10 +234,16 @@ void or_keep_tail(oracle *o, or_seq *s, int at)
 
 bool or_attach(oracle *o, int ns, int parent, const or_unit *u, const uint64_t *sum, int b)
 {
-    int nodes, extras;
+    int nodes, extras, k;
     bool partial = u->n < o->T;
+    or_node *nd = or_find(o, ns, parent, u), *old = or_node_of(o, b, &k);
+    or_count_content(o, &nodes, &extras);
+    nodes -= old && k < 0 && !old->n_spare; /* goes to make room */
+    if (!nd && nodes >= o->cfg.max_nodes) {
+        o->cover[partial ? OR_PARTIAL_REFUSED : OR_UNIT_NO_NODE]++;
+        return false;
+    }
     or_unlink_block(o, b);
-    or_node *nd = or_find(o, ns, parent, u);
     if (nd && or_refs(o, nd->main)) {
         insert_at(nd->spare, &nd->n_spare, nd->n_spare, b);
         o->cover[partial ? OR_PARTIAL_SPARE : OR_SPARE_MADE]++;
@@ -247,11 +253,6 @@ bool or_attach(oracle *o, int ns, int parent, const or_unit *u, const uint64_t *
         nd->main = b;
         o->cover[partial ? OR_PARTIAL_TOOK_CACHED : OR_CACHED_REPLACED]++;
     } else {
-        or_count_content(o, &nodes, &extras);
-        if (nodes >= o->cfg.max_nodes) {
-            o->cover[partial ? OR_PARTIAL_REFUSED : OR_UNIT_NO_NODE]++;
-            return false;
-        }
         for (nd = o->node; nd->live;) nd++;
         *nd = (or_node){
             .live = true, .ns = ns, .parent = parent, .born = ++o->born, .key = *u, .main = b

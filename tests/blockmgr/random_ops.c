@@ -2,7 +2,7 @@
  *
  *   random_ops [--seeds N] [--seed S] [--ops N] [--alone] [--trace]
  *
- * --seeds N   N configurations, from --seed (default 1) on
+ * --seeds N   N configurations, from --seed on (default: the environment's PKV_SEED, else 1)
  * --ops N     operations for each of them
  * --alone     the oracle only, against its simulated bytes
  * --trace     print every call of the first seed
@@ -138,7 +138,8 @@ static bool run_seed(uint64_t seed, op *ops, int n_ops, bool alone, FILE *trace,
 
 int main(int argc, char **argv)
 {
-    uint64_t seed = 1, seeds = 500;
+    const char *given = getenv("PKV_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 1, seeds = 700;
     int n_ops = 2000, passed = 0, failed = 0;
     bool alone = false, quick = false;
     FILE *trace = NULL;
