@@ -1,6 +1,7 @@
 /* The sampler under a clock that only calls move: order, warm-up, calibration, stop rules. */
 #include "bench_test.h"
 
+#include "bench_stats.h"
 #include "sampler.h"
 
 struct world {
@@ -175,6 +176,45 @@ static void test_zero_time(void **state)
     sampler_free(&r);
 }
 
+/* Sides whose cost has 10 % noise and a common drift of 30 %: through sampler and bootstrap, one
+ * that takes 1.20 times as long is found slower, and one that takes the same is not. */
+static struct bench_rng noise;
+static void noisy_call(void *ctx)
+{
+    struct side *s = ctx;
+    const double drift = 1 + 0.3 * (double)(s->world->now % 3000000) / 3e6;
+    s->world->now += (uint64_t)((double)s->cost * drift * (1 + 0.1 * bench_rng_unit(&noise)));
+}
+static struct bench_ratio noisy_ratio(uint64_t cost, uint64_t seed)
+{
+    const struct sampler_opts opts = { 40, 1, 3, 0, 1, UINT64_MAX };
+    const struct sampler_side s[] = { { noisy_call, NULL, &sides[0] },
+                                      { noisy_call, NULL, &sides[1] } };
+    struct sampler_result r;
+    struct bench_ratio ratio;
+    struct bench_error err;
+    noise.state = seed;
+    sides[0].cost = 10000;
+    sides[1].cost = cost;
+    assert_true(sampler_run(&fake_clock, &opts, s, 2, &r, &err));
+    assert_true(bench_ratio_of(sampler_samples(&r, 1), sampler_samples(&r, 0), 40, seed, &ratio));
+    sampler_free(&r);
+    return ratio;
+}
+static void test_slow_side_found(void **state)
+{
+    int false_alarms = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        const struct bench_ratio slow = noisy_ratio(12000, seed), same = noisy_ratio(10000, seed);
+        assert_int_equal(bench_ratio_verdict(&slow), BENCH_SLOWER);
+        assert_near(slow.value, 1.2, 0.1);
+        false_alarms += bench_ratio_verdict(&same) != BENCH_SAME;
+    }
+    /* 2.5 of 100 intervals lie above 1 by chance, and of those only some are off by 3 %. */
+    assert_true(false_alarms <= 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup(test_before_untimed, reset),
         cmocka_unit_test_setup(test_stop, reset),
         cmocka_unit_test_setup(test_zero_time, reset),
+        cmocka_unit_test_setup(test_slow_side_found, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

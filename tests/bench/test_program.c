@@ -1,0 +1,371 @@
+/* pkv-bench as a user runs it: outputs, exit codes, refusals. The program is $PKV_BENCH, the schema
+ * $PKV_BENCH_SCHEMA; with the argument `long` the whole ci profile is run as well. */
+#include "bench_test.h"
+
+#include "json_schema.h"
+
+#include <dirent.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char dir[64];
+
+static char *read_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *f = fopen(path, "r");
+    if (!f) return NULL;
+    char *text = calloc(1, 1 << 24);
+    assert_non_null(text);
+    const size_t n = fread(text, 1, (1 << 24) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+/* Run with these arguments inside the temporary folder; stdout and stderr go to files. */
+static int run(const char *arguments)
+{
+    char command[1024];
+    const char *program = getenv("PKV_BENCH");
+    assert_non_null(program);
+    snprintf(command, sizeof(command), "cd %s && '%s' %s > out.txt 2> err.txt < /dev/null", dir,
+             program, arguments);
+    const int status = system(command);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect_in(const char *file, const char *text)
+{
+    char *content = read_file(file);
+    assert_non_null(content);
+    if (!strstr(content, text)) fail_msg("%s does not say '%s':\n%s", file, text, content);
+    free(content);
+}
+
+static int count_files(void)
+{
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/pkv-bench-test-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof(command), "rm -r '%s'", dir);
+    return system(command);
+}
+
+static json_t *load(const char *name)
+{
+    json_error_t error;
+    char *text = read_file(name);
+    assert_non_null(text);
+    json_t *root = json_loads(text, 0, &error);
+    if (!root) fail_msg("%s: line %d: %s", name, error.line, error.text);
+    free(text);
+    return root;
+}
+
+static void check_schema(const json_t *root)
+{
+    char why[512];
+    json_error_t error;
+    json_t *schema = json_load_file(getenv("PKV_BENCH_SCHEMA"), 0, &error);
+    assert_non_null(schema);
+    if (!json_schema_check(schema, root, "$", why, sizeof(why))) fail_msg("%s", why);
+    json_decref(schema);
+}
+
+static const json_t *find_case(const json_t *root, const char *part)
+{
+    const json_t *cases = json_object_get(root, "cases");
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *c = json_array_get(cases, i);
+        if (strstr(json_string_value(json_object_get(c, "id")), part)) return c;
+    }
+    return NULL;
+}
+
+/* As many samples as the statistics say, the median inside the quartiles, goals that agree. */
+static void check_cases(const json_t *root)
+{
+    const json_t *cases = json_object_get(root, "cases");
+    assert_true(json_array_size(cases) > 0);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *c = json_array_get(cases, i), *stats = json_object_get(c, "stats");
+        const json_t *goal = json_object_get(c, "goal");
+        const size_t n = json_array_size(json_object_get(c, "samples_ns"));
+        if (json_is_null(stats)) {
+            assert_int_equal(n, 0);
+            continue;
+        }
+        assert_int_equal(n, json_integer_value(json_object_get(stats, "n")));
+        const double median = json_number_value(json_object_get(stats, "median"));
+        assert_true(json_number_value(json_object_get(stats, "min")) > 0);
+        assert_true(json_number_value(json_object_get(stats, "q1")) <= median);
+        assert_true(json_number_value(json_object_get(stats, "q3")) >= median);
+        if (json_is_null(goal)) continue;
+        assert_int_equal(json_is_true(json_object_get(goal, "met")),
+                         json_number_value(json_object_get(goal, "value")) <=
+                             json_number_value(json_object_get(goal, "limit")));
+    }
+}
+
+/* The number of fields of a CSV line; quoted fields may hold commas. */
+static int count_fields(const char *line, size_t n)
+{
+    int fields = 1;
+    bool quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        if (line[i] == '"') quoted = !quoted;
+        fields += line[i] == ',' && !quoted;
+    }
+    return fields;
+}
+
+static void check_csv(const char *name, size_t n_cases)
+{
+    char *text = read_file(name);
+    assert_non_null(text);
+    const char *at = text;
+    size_t rows = 0;
+    const int columns = count_fields(at, strcspn(at, "\n"));
+    assert_int_equal(columns, 40);
+    while (*at) {
+        const size_t n = strcspn(at, "\n");
+        if (count_fields(at, n) != columns) fail_msg("%.*s", (int)n, at);
+        at += n;
+        assert_int_equal(*at, '\n');
+        at++;
+        rows++;
+    }
+    assert_int_equal(rows, n_cases + 1);
+    free(text);
+}
+
+static void test_kernel_outputs(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("kernel --profile ci --batch 2q1s70_1q3s9 --json a.json --csv a.csv -o md"), 0);
+    json_t *root = load("a.json");
+    check_schema(root);
+    check_cases(root);
+    check_csv("a.csv", json_array_size(json_object_get(root, "cases")));
+    const json_t *random = find_case(root, "paged-random/b16");
+    assert_non_null(random);
+    const json_t *correct = json_object_get(random, "correct");
+    assert_true(json_is_true(json_object_get(correct, "ok")));
+    assert_true(json_is_true(json_object_get(correct, "renamed_equal")));
+    const double used = json_number_value(json_object_get(correct, "bound_used"));
+    assert_true(used > 0.001 && used <= 1); /* a bound that is never neared finds no bugs */
+    /* (2 * 70 + 9) tokens, 8 KV heads, K and V of 128 f16 */
+    assert_int_equal(json_integer_value(json_object_get(random, "bytes_needed")),
+                     149 * 8 * 2 * 128 * 2);
+    /* The denominator is one of the contiguous rows, and that row has no ratio. */
+    const char *to = json_string_value(json_object_get(json_object_get(random, "ratio"), "to"));
+    assert_non_null(strstr(to, "/contig-"));
+    assert_true(json_is_null(json_object_get(find_case(root, to), "ratio")));
+    assert_false(json_is_null(json_object_get(find_case(root, "identity-table"), "ratio")));
+    expect_in("out.txt", "|:---|");
+    json_decref(root);
+}
+
+static void test_standard_output(void **state)
+{
+    (void)state;
+    assert_int_equal(run("capacity --filter sharegpt --json -"), 0);
+    json_t *root = load("out.txt");
+    check_schema(root);
+    assert_non_null(find_case(root, "paged:block=16"));
+    json_decref(root);
+    assert_int_equal(run("capacity --filter sharegpt --csv -"), 0);
+    expect_in("out.txt", "id,level,label");
+}
+
+/* Both headline ratios, computed here once more from the batches. */
+static void test_capacity(void **state)
+{
+    (void)state;
+    assert_int_equal(run("capacity --json c.json"), 0);
+    json_t *root = load("c.json");
+    check_schema(root);
+    const json_t *max = json_object_get(find_case(root, "sharegpt-like/max"), "values");
+    const json_t *ideal =
+        json_object_get(find_case(root, "sharegpt-like/oracle:alloc=ideal"), "values");
+    const json_t *paged =
+        json_object_get(find_case(root, "sharegpt-like/paged:block=16"), "values");
+    const double batch = json_number_value(json_object_get(paged, "mean_batch"));
+    assert_near(json_number_value(json_object_get(paged, "ratio_to_max")),
+                batch / json_number_value(json_object_get(max, "mean_batch")), 1e-6);
+    assert_near(json_number_value(json_object_get(paged, "ratio_to_best")),
+                batch / json_number_value(json_object_get(ideal, "mean_batch")), 1e-6);
+    /* The paper's figure for Orca (Max) on ShareGPT is 7.00 requests. */
+    assert_near(json_number_value(json_object_get(max, "mean_batch")), 7.0, 0.05);
+    expect_in("out.txt", "best contiguous");
+    json_decref(root);
+}
+
+static void test_blockmgr(void **state)
+{
+    (void)state;
+    assert_int_equal(run("blockmgr --profile ci --filter /fork --json b.json"), 0);
+    json_t *root = load("b.json");
+    check_schema(root);
+    check_cases(root);
+    assert_true(json_is_true(
+        json_object_get(json_object_get(find_case(root, "fork/131072"), "correct"), "ok")));
+    json_decref(root);
+}
+
+static void test_wrong_side(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kernel --profile ci --batch 2q1s64 --self-test wrong --json w.json"), 1);
+    expect_in("out.txt", "WRONG");
+    expect_in("err.txt", "WRONG kernel/2q1s64/32x8/d128/f16/self-test-wrong");
+    expect_in("err.txt", "again: pkv-bench kernel --batch 2q1s64");
+    json_t *root = load("w.json");
+    check_schema(root);
+    const json_t *wrong = find_case(root, "self-test-wrong");
+    assert_true(json_is_false(json_object_get(json_object_get(wrong, "correct"), "ok")));
+    assert_true(json_is_null(json_object_get(wrong, "stats"))); /* not timed */
+    assert_false(json_is_null(json_object_get(find_case(root, "contig-hnd"), "stats")));
+    json_decref(root);
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        { "", "a command is missing" },
+        { "kernels", "unknown command 'kernels'" },
+        { "run --profile fast", "--profile wants quick, full or ci" },
+        { "run extra", "unexpected argument 'extra'" },
+        { "run --batch 1q1s1", "--batch" },
+        { "kernel --batch 8q1s1x", "character 6" },
+        { "kernel --batch 2q2k_1q64s32",
+          "character 11: kv length 32 is below the query length 64" },
+        { "kernel --heads 8/3", "--heads wants" },
+        { "kernel --head-dim 12", "multiple of 8" },
+        { "kernel --kv-dtype int8", "--kv-dtype wants" },
+        { "kernel --block-tokens 16,0", "--block-tokens wants an integer from 1 to 1024" },
+        { "kernel --filter nothing-has-this-name", "no case id contains" },
+        { "machine --max-memory 12", "at least 8M" },
+        { "run --max-memory lots", "--max-memory wants a size" },
+        { "run --max-time -1", "--max-time wants seconds" },
+        { "run -r 0", "-r wants an integer from 1" },
+        { "run --isa sse", "--isa wants" },
+        { "run -o html", "-o wants table or md" },
+        { "capacity --json - --csv -", "cannot share standard output" },
+        { "capacity --json /nonexistent-folder/x.json", "cannot write /nonexistent-folder/x.json" },
+    };
+    (void)state;
+    const int before = count_files();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const int code = run(cases[i].arguments);
+        if (code != 2) fail_msg("'%s' exits with %d", cases[i].arguments, code);
+        expect_in("err.txt", cases[i].says);
+        char *out = read_file("out.txt");
+        assert_string_equal(out, "");
+        free(out);
+    }
+    assert_int_equal(count_files(), before); /* no file, whole or partial */
+    /* A failing run leaves an older file as it was. */
+    assert_int_equal(run("capacity --filter alpaca --csv keep.csv"), 0);
+    char *old = read_file("keep.csv");
+    assert_int_equal(run("kernel --filter nothing-has-this-name --csv keep.csv"), 2);
+    char *now = read_file("keep.csv");
+    assert_string_equal(old, now);
+    free(old);
+    free(now);
+}
+
+static void test_help_and_list(void **state)
+{
+    static const char *const commands[] = { "run", "kernel", "blockmgr", "capacity", "machine" };
+    (void)state;
+    assert_int_equal(run("--help"), 0);
+    expect_in("out.txt", "Usage: pkv-bench COMMAND");
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char arguments[64];
+        snprintf(arguments, sizeof(arguments), "%s --help", commands[i]);
+        assert_int_equal(run(arguments), 0);
+        expect_in("out.txt", "--profile");
+    }
+    assert_int_equal(run("run --profile full --list"), 0);
+    expect_in("out.txt", "kernel/32q1s2k/32x8/d128/f16/paged-random/b16\n");
+    expect_in("out.txt", "blockmgr/decode-step/256/pagedkv\n");
+    expect_in("out.txt", "capacity/sharegpt-like\n");
+}
+
+static void test_too_little_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kernel --profile ci --batch 1q1s64k --max-memory 16M"), 0);
+    expect_in("out.txt", "SKIPPED kernel/1q1s64k");
+    assert_int_equal(run("kernel --profile ci --batch 64q1s1k --max-memory 64M"), 0);
+    expect_in("out.txt", "shrunk to");
+}
+
+static void test_level(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kernel --profile ci --batch 1q1s40 --isa scalar --json s.json"), 0);
+    json_t *root = load("s.json");
+    const json_t *params = json_object_get(find_case(root, "contig-hnd"), "params");
+    assert_non_null(strstr(json_string_value(json_object_get(params, "kernel")), "scalar"));
+    json_decref(root);
+    setenv("PKV_ISA", "scalar", 1);
+    assert_int_equal(run("kernel --profile ci --batch 1q1s40"), 0);
+    unsetenv("PKV_ISA");
+    expect_in("out.txt", "scalar");
+}
+
+static void test_ci_profile(void **state)
+{
+    (void)state;
+    const time_t start = time(NULL);
+    assert_int_equal(run("run --profile ci --json ci.json --csv ci.csv"), 0);
+    print_message("# run --profile ci took %ld s of 60\n", (long)(time(NULL) - start));
+    json_t *root = load("ci.json");
+    check_schema(root);
+    check_cases(root);
+    check_csv("ci.csv", json_array_size(json_object_get(root, "cases")));
+    /* Sanitizers slow it down several times; their wall time says nothing. */
+    const json_t *flags = json_object_get(json_object_get(root, "tool"), "flags");
+    if (strstr(json_string_value(flags), "sanitize=none")) assert_true(time(NULL) - start < 60);
+    json_decref(root);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernel_outputs), cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_capacity),       cmocka_unit_test(test_blockmgr),
+        cmocka_unit_test(test_wrong_side),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_help_and_list),  cmocka_unit_test(test_too_little_memory),
+        cmocka_unit_test(test_level),
+    };
+    const struct CMUnitTest long_tests[] = { cmocka_unit_test(test_ci_profile) };
+    if (argc > 1 && strcmp(argv[1], "long") == 0)
+        return cmocka_run_group_tests(long_tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
