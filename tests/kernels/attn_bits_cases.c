@@ -41,7 +41,7 @@ static void renamed(struct check *c)
         layout.table = (enum attn_table)i;
         layout.fill = i == 1 ? 0x7f : 0xff; /* 0x7f7f: NaN in f16, 3e38 in bf16 and f32 */
         keep(c, &p, &layout, &other, decode);
-        attn_same_bits(c, &p, &first, &other, -1,
+        attn_same_bits(c, &p, &first, &other, NULL,
                        i == TABLE_NONE ? "the contiguous entry" : "renaming blocks and strides");
         attn_result_free(&other);
     }
@@ -88,13 +88,13 @@ static void again(struct check *c)
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &first) == PKV_OK, "first call");
     CHECK(c, attn_call(c, &inst, &other) == PKV_OK, "second call");
-    attn_same_bits(c, &p, &first, &other, -1, "repetition");
+    attn_same_bits(c, &p, &first, &other, NULL, "repetition");
     attn_result_free(&other);
     struct hostile larger = hostile_create(inst.workspace_bytes + 4096, 0x3f);
     inst.workspace = larger.data;
     inst.workspace_bytes += 4096;
     CHECK(c, attn_call(c, &inst, &other) == PKV_OK, "call with a larger workspace");
-    attn_same_bits(c, &p, &first, &other, -1, "a larger workspace");
+    attn_same_bits(c, &p, &first, &other, NULL, "a larger workspace");
     CHECK(c, hostile_intact(&larger), "something was written in front of the workspace");
     attn_result_free(&other);
     hostile_destroy(&larger);
@@ -102,7 +102,7 @@ static void again(struct check *c)
     p.with_lse = false;
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &other) == PKV_OK, "call without lse");
-    attn_same_bits(c, &p, &first, &other, -1, "not wanting lse");
+    attn_same_bits(c, &p, &first, &other, NULL, "not wanting lse");
     attn_result_free(&first);
     attn_result_free(&other);
     attn_destroy(&inst);

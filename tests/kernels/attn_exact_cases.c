@@ -140,6 +140,44 @@ static void empty_rows(struct check *c)
     attn_free(&p);
 }
 
+/* A NaN in sight is not lost: in K it makes the whole row and its lse NaN, in V its dim. Sequences
+ * that do not see it are right. */
+static void nan_key(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 }, clean = { 0 };
+    bool wrong[ATTN_MAX_SEQS] = { false };
+    p.n_seqs = 3;
+    p.n_q_heads = rng_int(&c->rng, 1, 9);
+    p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 16);
+    for (int32_t b = 0; b < p.n_seqs; b++) p.kv_len[b] = rng_int(&c->rng, 1, 300);
+    attn_fill(c, &p);
+    run_and_keep(c, &p, &clean);
+    const int32_t b = rng_int(&c->rng, 0, 2), key = rng_int(&c->rng, 0, p.kv_len[b] - 1);
+    const int32_t dim = rng_int(&c->rng, 0, p.k_dim - 1);
+    const bool in_k = c->seed % 2;
+    (in_k ? p.k[b] : p.v[b])[key * p.k_dim + dim] = NAN;
+    wrong[b] = true;
+
+    struct attn_instance inst;
+    const struct attn_layout layout = attn_draw_layout(c);
+    attn_build(c, &p, &layout, &inst);
+    CHECK(c, attn_call(c, &inst, &r) == PKV_OK, "refused");
+    attn_same_bits(c, &p, &clean, &r, wrong, "another sequence's NaN");
+    for (int32_t h = 0; h < p.n_q_heads; h++) {
+        for (int32_t d = 0; d < p.v_dim; d++)
+            CHECK(c, isnan(out_at(&p, &r, b, h, d)) || !(in_k || d == dim),
+                  "NaN in %s of key %d, dim %d: head %d dim %d is %.9g", in_k ? "K" : "V", key, dim,
+                  h, d, out_at(&p, &r, b, h, d));
+        CHECK(c, isnan(lse_at(&p, &r, b, h)) == in_k, "NaN in %s of key %d: lse of head %d is %.9g",
+              in_k ? "K" : "V", key, h, (double)lse_at(&p, &r, b, h));
+    }
+    attn_result_free(&r);
+    attn_result_free(&clean);
+    attn_destroy(&inst);
+    attn_free(&p);
+}
+
 /* KT5: both bases say the same. */
 static void bases(struct check *c)
 {
@@ -267,6 +305,7 @@ const struct check_case attn_exact_cases[] = {
     { "attention", "equal_keys", equal_keys, 30, 10, true },
     { "attention", "winner", winner, 30, 10, true },
     { "attention", "empty_rows", empty_rows, 12, 4, true },
+    { "attention", "nan_key", nan_key, 20, 8, true },
     { "attention", "bases", bases, 20, 4, true },
     { "attention", "splits", splits, 24, 8, true },
     { NULL, NULL, NULL, 0, 0, false },

@@ -13,6 +13,7 @@ struct attn_layout attn_draw_layout(struct check *c)
     return (struct attn_layout){
         .table = (enum attn_table)rng_int(r, 0, TABLE_N - 1),
         .order = (enum attn_order)rng_int(r, 0, ORDER_N - 1),
+        .v_order = (enum attn_order)rng_int(r, ORDER_NHD, ORDER_N - 1),
         .extra_blocks = rng_int(r, 0, 5),
         .extra_ids = rng_int(r, 0, 3),
         .pad_rows = rng_chance(r, 30) ? rng_int(r, 1, 3) : 0,
@@ -66,12 +67,14 @@ static int64_t extent(const pkv_kv_view *v)
 /* K and V side by side in one pool, or each in its own memory. */
 static void place_kv(struct attn_instance *inst)
 {
-    struct attn_layout l = inst->layout;
+    struct attn_layout l = inst->layout, v_layout = inst->layout;
     pkv_kv_view *k = &inst->k, *v = &inst->v;
     const int64_t elem = oracle_bytes(k->dtype);
     if (l.order == ORDER_CANONICAL && k->dim != v->dim) l.order = ORDER_HND;
+    v_layout.order = l.order == ORDER_CANONICAL ? l.order : l.v_order;
+    v_layout.padded = l.padded != (l.v_order == ORDER_NHD); /* often other strides, too */
     set_strides(k, &l);
-    set_strides(v, &l);
+    set_strides(v, &v_layout);
     if (l.order == ORDER_CANONICAL) {
         const int64_t v_first = (int64_t)k->block_tokens * k->dim;
         unsigned char *pool = take(inst, (size_t)((v_first + extent(v)) * elem), l.fill)->data;
@@ -393,6 +396,6 @@ void attn_try(struct check *c, const struct attn_problem *p, const struct attn_l
     const pkv_status status = attn_call(c, &inst, result);
     CHECK(c, status == PKV_OK && inst.bad[0] == 0, "status %s, bad %#x", pkv_status_name(status),
           (unsigned)inst.bad[0]);
-    attn_judge(c, p, result, decode, -1);
+    attn_judge(c, p, result, decode);
     attn_destroy(&inst);
 }

@@ -12,7 +12,7 @@ enum attn_order { ORDER_CANONICAL, ORDER_NHD, ORDER_HND, ORDER_LAYERED, ORDER_N 
 
 struct attn_layout {
     enum attn_table table;
-    enum attn_order order;
+    enum attn_order order, v_order; /* K and V need not agree; canonical holds both in one pool */
     int32_t extra_blocks, extra_ids, pad_rows; /* blocks and ids nobody needs; rows of nobody */
     bool transposed;                           /* q, out, lse as [head][row] */
     bool padded;                               /* more between rows than needed */

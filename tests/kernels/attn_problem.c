@@ -314,12 +314,12 @@ static int32_t path_terms(bool decode, int32_t n)
 }
 
 void attn_judge(struct check *c, const struct attn_problem *p, const struct attn_result *r,
-                const bool *decode, int32_t skip_seq)
+                const bool *decode)
 {
     double *z = need((size_t)4096 * sizeof(double) * 16);
     for (int32_t b = 0; b < p->n_seqs; b++) {
         const struct oracle_seq s = attn_oracle(p, b);
-        for (int32_t i = 0; i < p->q_len[b] && b != skip_seq; i++)
+        for (int32_t i = 0; i < p->q_len[b]; i++)
             for (int32_t h = 0; h < p->n_q_heads; h++) {
                 const int64_t at = (int64_t)(p->row0[b] + i) * p->n_q_heads + h;
                 const struct place place = { b, i, h };
@@ -335,13 +335,13 @@ void attn_judge(struct check *c, const struct attn_problem *p, const struct attn
 }
 
 void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
-                    const struct attn_result *b, int32_t skip_seq, const char *what)
+                    const struct attn_result *b, const bool *skip, const char *what)
 {
     const size_t o_row = (size_t)(p->n_q_heads * p->v_dim * oracle_bytes(p->q_dtype));
     const size_t lse_row = (size_t)p->n_q_heads * sizeof(float);
     for (int32_t s = 0; s < p->n_seqs; s++) {
         const size_t row = (size_t)p->row0[s], n = (size_t)p->q_len[s];
-        if (s == skip_seq) continue;
+        if (skip && skip[s]) continue;
         const bool o_same =
             memcmp((char *)a->o + row * o_row, (char *)b->o + row * o_row, n * o_row) == 0;
         const bool lse_same = !a->lse || !b->lse ||

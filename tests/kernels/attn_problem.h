@@ -68,12 +68,13 @@ struct attn_result {
     size_t o_bytes, lse_bytes;
 };
 void attn_result_free(struct attn_result *r);
-/* Every element within its bound; empty rows exact; no +inf in lse. `skip_seq` is left out (-1:
- * none). `decode_terms[b]`: the kernel that took sequence b was a vector decode kernel. */
+/* Every element within its bound; empty rows exact; no +inf in lse. `decode[b]`: the kernel that
+ * took sequence b was a vector decode kernel. */
 void attn_judge(struct check *c, const struct attn_problem *p, const struct attn_result *r,
-                const bool *decode, int32_t skip_seq);
-/* Same bits, leaving out skip_seq. `what` names the comparison in the report. */
+                const bool *decode);
+/* Same bits, but of the sequences in `skip` (NULL: all). `what` names the comparison in the report.
+ */
 void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
-                    const struct attn_result *b, int32_t skip_seq, const char *what);
+                    const struct attn_result *b, const bool *skip, const char *what);
 
 #endif

@@ -114,7 +114,7 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     CHECK(c, status == PKV_OK || bad[0] == PKV_BAD_NULL_BLOCK, "status %s, bad %#x",
           pkv_status_name(status), (unsigned)bad[0]);
     collect(s, p, &r);
-    attn_judge(c, p, &r, decode, -1);
+    attn_judge(c, p, &r, decode);
     attn_result_free(&r);
     hostile_destroy(&work);
 }

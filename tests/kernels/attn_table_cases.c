@@ -14,6 +14,7 @@ struct damage {
     uint32_t bits;       /* what must be reported */
     uint32_t idx, value; /* bad[2] and bad[3] */
     enum rows rows;
+    bool wrong[ATTN_MAX_SEQS]; /* set by `damage`: seq, and whom the damage touches with it */
 };
 
 /* A batch in which every sequence has keys that its last row sees. */
@@ -50,8 +51,9 @@ static struct damage damage_id(struct check *c, struct attn_instance *inst, int3
     const int32_t b = rng_int(&c->rng, 0, p->n_seqs - 1);
     const int32_t e = rng_int(&c->rng, 0, n_entries(p, b) - 1);
     row_of_table(inst, b)[e] = id;
-    return (struct damage){ b, id == 0 ? PKV_BAD_NULL_BLOCK : PKV_BAD_RANGE, (uint32_t)e,
-                            (uint32_t)id, WRITTEN };
+    return (struct damage){ b,           id == 0 ? PKV_BAD_NULL_BLOCK : PKV_BAD_RANGE,
+                            (uint32_t)e, (uint32_t)id,
+                            WRITTEN,     { false } };
 }
 
 /* KT12: too few ids. In CSR the last row loses some (or its end lies before its start); dense rows
@@ -62,16 +64,19 @@ static struct damage damage_row(struct check *c, struct attn_instance *inst)
     if (inst->table_indptr) {
         const int32_t b = p->n_seqs - 1, keep = rng_int(&c->rng, -1, n_entries(p, b) - 1);
         inst->table_indptr[b + 1] = inst->table_indptr[b] + keep;
-        return (struct damage){ b, PKV_BAD_SHORT_ROW, (uint32_t)(keep < 0 ? 0 : keep),
-                                (uint32_t)p->kv_len[b], WRITTEN };
+        return (struct damage){
+            b,       PKV_BAD_SHORT_ROW, (uint32_t)(keep < 0 ? 0 : keep), (uint32_t)p->kv_len[b],
+            WRITTEN, { false }
+        };
     }
     const int32_t b = rng_int(&c->rng, 0, p->n_seqs - 1),
                   stride = (int32_t)inst->batch.table_stride;
     inst->kv_len[b] = stride * p->block_tokens + rng_int(&c->rng, 1, 100000);
     for (int32_t e = n_entries(p, b); e < stride; e++)
         row_of_table(inst, b)[e] = row_of_table(inst, b)[0];
-    return (struct damage){ b, PKV_BAD_SHORT_ROW, (uint32_t)stride, (uint32_t)inst->kv_len[b],
-                            UNSPECIFIED };
+    return (struct damage){
+        b, PKV_BAD_SHORT_ROW, (uint32_t)stride, (uint32_t)inst->kv_len[b], UNSPECIFIED, { false }
+    };
 }
 
 static struct damage damage_length(struct check *c, struct attn_instance *inst)
@@ -82,21 +87,36 @@ static struct damage damage_length(struct check *c, struct attn_instance *inst)
                       : rng_chance(&c->rng, 50) ? -1
                                                 : INT_MIN;
     /* What lies between is hostile, but inside the view: the sequence may read it. */
-    return (struct damage){ b, PKV_BAD_LENGTH, (uint32_t)b, (uint32_t)inst->kv_len[b],
-                            beyond ? UNSPECIFIED : WRITTEN };
+    return (struct damage){ b,
+                            PKV_BAD_LENGTH,
+                            (uint32_t)b,
+                            (uint32_t)inst->kv_len[b],
+                            beyond ? UNSPECIFIED : WRITTEN,
+                            { false } };
 }
 
-/* Rows of q that go backwards or beyond the tensor: the last sequence has no rows then. */
+/* Rows of q that end before they start, or beyond the tensor: the last sequence has no rows then.
+ * Or the last but one ends before its start: the last one would begin in rows of a third, and both
+ * get no rows. */
 static struct damage damage_rows(struct check *c, struct attn_instance *inst)
 {
-    const int32_t b = inst->problem->n_seqs - 1;
+    const int32_t last = inst->problem->n_seqs - 1;
+    int32_t b = last;
     const int32_t ends[] = { inst->q_indptr[b] - 1, (int32_t)inst->q.n_rows + 1, INT_MAX, INT_MIN };
     inst->q_indptr[b + 1] = ends[rng_int(&c->rng, 0, 3)];
-    return (struct damage){ b, PKV_BAD_Q_INDPTR, (uint32_t)b + 1, (uint32_t)inst->q_indptr[b + 1],
-                            UNTOUCHED };
+    if (last >= 2 && rng_chance(&c->rng, 50)) {
+        b = last - 1;
+        inst->q_indptr[last + 1] = inst->q_indptr[last] + inst->problem->q_len[last];
+        inst->q_indptr[last] = inst->q_indptr[b] - 1;
+    }
+    struct damage d = {
+        b, PKV_BAD_Q_INDPTR, (uint32_t)b + 1, (uint32_t)inst->q_indptr[b + 1], UNTOUCHED, { false }
+    };
+    d.wrong[last] = true;
+    return d;
 }
 
-static struct damage damage(struct check *c, struct attn_instance *inst)
+static struct damage draw_damage(struct check *c, struct attn_instance *inst)
 {
     static const int32_t outside[] = { -1, INT_MIN, INT_MAX, 1 << 30 };
     const int32_t kind = (int32_t)(c->seed % 5);
@@ -106,6 +126,13 @@ static struct damage damage(struct check *c, struct attn_instance *inst)
     if (kind == 1) return damage_id(c, inst, 0);
     return damage_id(c, inst,
                      rng_chance(&c->rng, 50) ? inst->k.n_blocks : outside[rng_int(&c->rng, 0, 3)]);
+}
+
+static struct damage damage(struct check *c, struct attn_instance *inst)
+{
+    struct damage d = draw_damage(c, inst);
+    d.wrong[d.seq] = true;
+    return d;
 }
 
 /* Block 0 is all zero, as a store has it. */
@@ -166,7 +193,7 @@ static void damaged(struct check *c)
     pkv_status status = attn_call(c, &inst, &r);
     check_report(c, &inst, status, &d);
     check_written(c, &p, &r, &d);
-    attn_same_bits(c, &p, &clean, &r, d.seq, "another sequence's bad table");
+    attn_same_bits(c, &p, &clean, &r, d.wrong, "another sequence's bad table");
     attn_result_free(&r);
 
     /* Sticky: an older report stays, its bits join. */
@@ -182,7 +209,7 @@ static void damaged(struct check *c)
     inst.opts.bad = NULL;
     status = attn_call(c, &inst, &r);
     CHECK(c, status == PKV_E_INVALID_ARG, "without `bad`: status %s", pkv_status_name(status));
-    attn_same_bits(c, &p, &clean, &r, d.seq, "another sequence's bad table, not reported,");
+    attn_same_bits(c, &p, &clean, &r, d.wrong, "another sequence's bad table, not reported,");
     attn_result_free(&r);
     attn_destroy(&inst);
     attn_result_free(&clean);
@@ -208,7 +235,7 @@ static void null_block(struct check *c)
     for (int32_t j = first; j < p.kv_len[d.seq] && j < first + p.block_tokens; j++)
         for (int32_t e = 0; e < p.k_dim; e++)
             p.k[d.seq][j * p.k_dim + e] = p.v[d.seq][j * p.v_dim + e] = 0.f;
-    attn_judge(c, &p, &r, decode, -1);
+    attn_judge(c, &p, &r, decode);
     attn_result_free(&r);
     attn_destroy(&inst);
     attn_free(&p);
