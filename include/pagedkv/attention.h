@@ -98,7 +98,7 @@ typedef struct pkv_lse {
 #define PKV_BAD_SHORT_ROW 2u  /* the row has too few ids for kv_len: missing keys are masked */
 #define PKV_BAD_LENGTH 4u     /* negative kv_len counts as 0; contiguous kv_len beyond capacity */
 #define PKV_BAD_NULL_BLOCK 8u /* block 0 inside the visible range: read as it is */
-#define PKV_BAD_Q_INDPTR 16u  /* decreasing or beyond n_rows: counts as no rows */
+#define PKV_BAD_Q_INDPTR 16u  /* decreasing, beyond n_rows, into earlier rows: counts as no rows */
 #define PKV_BAD_SLOT 32u /* kv_write: a slot beyond the store, skipped (negative: silent skip) */
 
 /* Bytes of workspace that pkv_attn_run needs for these dims, whatever the batch. Pure.
@@ -108,14 +108,18 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace(const pkv_backend *be, int32
                                                     int32_t v_dim, size_t *workspace_bytes);
 
 /* Attention as defined above. Reads q, k, v and the batch arrays; writes all rows of `out` and, if
- * wanted, `lse` (NULL: not wanted), empty rows included. On the calling thread; no allocation.
- * `out` (dtype of q, [n_rows][n_q_heads][v dim]) must not overlap the inputs. `workspace` is
- * 64-byte aligned, of pkv_attn_workspace bytes, one per concurrent call.
+ * wanted, `lse` (NULL: not wanted) that belong to a sequence, empty rows included; other rows, and
+ * what lies between rows, stay as they are. On the calling thread; no allocation.
+ * `out` (dtype of q, [n_rows][n_q_heads][v dim]) must not overlap the inputs. K and V have one
+ * dtype, that of q is independent of it. `workspace` is 64-byte aligned, of pkv_attn_workspace
+ * bytes, one per concurrent call.
  *   PKV_E_INVALID_ARG  shapes disagree, alignment, negative size, workspace too small (nothing is
- *                      written, the log says which); or a bad table: then every row is written, the
- *                      sequences named wrong get unspecified rows, all others are right, and `bad`
- *                      (sticky: bits are ORed, the caller clears it) says what was met first
+ *                      written, the log says which); or a bad table: then every row of a sequence
+ *                      is written, the sequences that are wrong get unspecified rows, all others
+ *                      are right, and `bad` (sticky: bits are ORed, the caller clears it) says what
+ *                      was met first
  *   PKV_E_UNSUPPORTED  a dtype or dim for which no kernel exists
+ *   PKV_E_ABI          struct_size of batch or opts
  * Whatever a table holds, only memory described by the views is touched. Only entries below
  * ceil(kv_len / block_tokens) that hold a position some row can see are used; the rest of a row may
  * be anything. Threads: any number at once with different workspaces. O(keys read). */

@@ -71,8 +71,8 @@ typedef struct pkv_kernel_desc {
 } pkv_kernel_desc;
 
 /* Kernel number `idx` of this backend, best first within an operation; the dispatcher takes the
- * first that covers a call. PKV_E_LIMIT past the end; PKV_E_INVALID_ARG. out->struct_size is set
- * by the caller. */
+ * first that covers a call. PKV_E_LIMIT past the end; PKV_E_INVALID_ARG; PKV_E_ABI.
+ * out->struct_size is set by the caller. */
 PKV_API pkv_status pkv_kernel_info(const pkv_backend *be, int32_t idx, pkv_kernel_desc *out);
 
 #ifdef __cplusplus

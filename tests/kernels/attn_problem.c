@@ -94,11 +94,14 @@ void attn_draw_option(struct check *c, struct attn_problem *p, int32_t which)
         break;
     case 5:
         for (int32_t h = 0; h < p->n_q_heads; h++)
-            p->sink[h] = rng_chance(r, 10) ? 60.f : 3.f * rng_signed(r);
+            p->sink[h] = rng_chance(r, 85)   ? 3.f * rng_signed(r)
+                         : rng_chance(r, 50) ? 60.f
+                                             : -INFINITY; /* as if there were none */
         p->opts.sink = p->sink;
         break;
     case 6:
         p->opts.scale = 0.03f + fabsf(rng_signed(r));
+        if (rng_chance(r, 10)) p->opts.scale = -p->opts.scale;
         break;
     default:
         p->base2 = !p->base2;
@@ -132,12 +135,13 @@ void attn_draw_q_pos(struct check *c, struct attn_problem *p)
     p->q_pos = need((size_t)p->n_rows * sizeof(int32_t));
     for (int32_t b = 0; b < p->n_seqs; b++) {
         const int32_t base = (p->with_pos0 ? p->pos0[b] : 0) + p->kv_len[b] - p->q_len[b];
-        const int32_t kind = rng_int(&c->rng, 0, 2);
+        const int32_t kind = rng_int(&c->rng, 0, 9) * 3 / 9; /* 3: seldom */
         int32_t at = base;
         for (int32_t i = 0; i < p->q_len[b]; i++) {
             if (kind == 0) at = base + i;                      /* as if not given */
             if (kind == 1) at = base + rng_int(&c->rng, 0, i); /* a tree: siblings, any order */
             if (kind == 2) at += rng_int(&c->rng, i == 0 ? 0 : 1, 3); /* gaps */
+            if (kind == 3) at = rng_chance(&c->rng, 50) ? INT32_MAX - i : INT32_MIN + i;
             p->q_pos[p->row0[b] + i] = at;
         }
     }
