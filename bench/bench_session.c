@@ -17,6 +17,11 @@
 #define QUICK_S 60
 #define CI_MEMORY ((size_t)512 << 20)
 #define CI_S 60
+/* Of a time limit, what cases may plan with, and of a case's share, what may be timing. A kernel
+ * case of quick takes several times the average, so the bound is far above what a quiet machine
+ * needs. */
+#define USABLE 0.9
+#define TIMED_SHARE 2.0
 #define LEAST_MEMORY ((size_t)8 << 20)
 /* Of the read buffer in ci, where shares of bandwidth are not the point. */
 #define CI_BUFFER ((size_t)64 << 20)
@@ -119,13 +124,27 @@ static bool check_aa(struct bench_run *run, struct case_list *aa, struct bench_r
     return true;
 }
 
-static bool run_cases(struct bench_run *run, struct case_list *list, struct bench_error *err)
+/* On a busy machine every case takes longer. A profile with a time limit then takes fewer samples
+ * in the cases that are left, rather than longer; setup and the least number of samples remain. */
+static void share_time(const struct bench_run *run, uint64_t start, int32_t cases_left,
+                       struct bench_case *c)
+{
+    const double elapsed = (double)(run->clock.now_ns(run->clock.ctx) - start) / 1e9;
+    const double left = (run->report.limit_s * USABLE - elapsed) / cases_left;
+    if (run->report.limit_s <= 0) return;
+    const uint64_t ns = left > 0 ? (uint64_t)(left * 1e9 * TIMED_SHARE) : 0;
+    if (c->sampler.max_time_ns > ns) c->sampler.max_time_ns = ns;
+}
+
+static bool run_cases(struct bench_run *run, struct case_list *list, uint64_t start,
+                      struct bench_error *err)
 {
     struct case_list aa;
     bool ok =
         make_aa_case(run->options, &aa, err) && check_aa(run, &aa, &run->report.aa_first, err);
     for (int32_t i = 0; ok && i < list->n; i++) {
         progress(run, i + 1, list->n, list->cases[i].id);
+        share_time(run, start, list->n - i, &list->cases[i]);
         ok = bench_case_run(&list->cases[i], run, err);
     }
     ok = ok && check_aa(run, &aa, &run->report.aa_last, err);
@@ -167,7 +186,7 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     if (ok) begin_report(run);
     ok = ok && resolve_memory(run, err) && make_backend(run, err);
     if (ok && o->command != CMD_CAPACITY) ok = measure_bandwidth(run, err);
-    if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, err);
+    if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);
     case_list_free(&list);
     return ok;
