@@ -165,8 +165,10 @@ typedef enum pkv_sim_kind {
 } pkv_sim_kind;
 
 typedef enum pkv_sim_addr {
-    PKV_SIM_ADDR_BUDDY = 0, /* power-of-two chunks, lowest address, merged with their buddy */
-    PKV_SIM_ADDR_IDEAL = 1  /* any free slots: a compactor at no cost */
+    PKV_SIM_ADDR_BUDDY = 0,     /* power-of-two chunks, lowest address, merged with their buddy */
+    PKV_SIM_ADDR_IDEAL = 1,     /* any free slots: a compactor at no cost */
+    PKV_SIM_ADDR_FIRST_FIT = 2, /* lowest address whose free run is long enough */
+    PKV_SIM_ADDR_BEST_FIT = 3   /* shortest free run that suffices, lowest address among equals */
 } pkv_sim_addr;
 
 typedef struct pkv_sim_policy {
@@ -175,8 +177,9 @@ typedef struct pkv_sim_policy {
     int32_t block_tokens; /* of paged, 1 .. 1024; 0 for the others */
 } pkv_sim_policy;
 
-/* Read NAME[:key=value,...]: "max", "pow2", "oracle" with alloc=buddy|ideal, "paged" with block=N
- * (default 16). PKV_E_INVALID_ARG: the log says what and what would be right. *out on success only.
+/* Read NAME[:key=value,...]: "max", "pow2", "oracle" with alloc=buddy|ideal|first-fit|best-fit (the
+ * allocator's name alone will do), "paged" with block=N (default 16). PKV_E_INVALID_ARG: the log
+ * says what and what would be right. *out on success only.
  */
 PKV_API PKV_NODISCARD pkv_status pkv_sim_policy_parse(const char *text, const pkv_logger *log,
                                                       pkv_sim_policy *out);

@@ -96,8 +96,10 @@ static int root_order(const buddy *b, int32_t addr)
     return 31 - __builtin_clz((unsigned)(addr ^ b->n_slots));
 }
 
-static pkv_status buddy_create(int32_t n_slots, const pkv_allocator *alloc, void **out)
+static pkv_status buddy_create(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
+                               void **out)
 {
+    (void)max_chunks;
     buddy *b = pkv__alloc(alloc, sizeof(*b), _Alignof(buddy));
     if (!b) return PKV_E_NO_MEMORY;
     *b = (buddy){ .n_slots = n_slots, .n_free = n_slots, .alloc = *alloc };

@@ -7,8 +7,10 @@ typedef struct ideal {
     pkv_allocator alloc;
 } ideal;
 
-static pkv_status ideal_create(int32_t n_slots, const pkv_allocator *alloc, void **out)
+static pkv_status ideal_create(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
+                               void **out)
 {
+    (void)max_chunks;
     ideal *a = pkv__alloc(alloc, sizeof(*a), _Alignof(ideal));
     if (!a) return PKV_E_NO_MEMORY;
     *a = (ideal){ .n_slots = n_slots, .n_free = n_slots, .alloc = *alloc };
@@ -68,6 +70,10 @@ const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr)
         return &pkv__sim_addr_buddy;
     case PKV_SIM_ADDR_IDEAL:
         return &pkv__sim_addr_ideal;
+    case PKV_SIM_ADDR_FIRST_FIT:
+        return &pkv__sim_addr_first_fit;
+    case PKV_SIM_ADDR_BEST_FIT:
+        return &pkv__sim_addr_best_fit;
     }
     return NULL;
 }

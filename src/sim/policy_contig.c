@@ -66,7 +66,8 @@ static pkv_status contig_create(const pkv_sim_config *cfg, const pkv_sim_request
     c->chunk_bytes = (size_t)(n ? n : 1) * sizeof(chunk);
     c->chunks = pkv__alloc(&cfg->alloc, c->chunk_bytes, _Alignof(chunk));
     if (!c->chunks) goto fail;
-    if (c->ops->create(cfg->pool_tokens, &cfg->alloc, &c->addr) != PKV_OK) goto fail;
+    if (c->ops->create(cfg->pool_tokens, cfg->max_num_seqs, &cfg->alloc, &c->addr) != PKV_OK)
+        goto fail;
     for (int64_t r = 0; r < n; r++) c->chunks[r] = (chunk){ 0, 0 };
     *out = c;
     return PKV_OK;

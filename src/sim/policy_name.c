@@ -45,10 +45,13 @@ static bool parse_name(word name, pkv_sim_policy *out)
 
 static bool parse_alloc(word value, pkv_sim_policy *out)
 {
-    if (is(value, "buddy")) out->addr = PKV_SIM_ADDR_BUDDY;
-    else if (is(value, "ideal")) out->addr = PKV_SIM_ADDR_IDEAL;
-    else return false;
-    return true;
+    const pkv__sim_addr_ops *ops;
+    for (int addr = 0; (ops = pkv__sim_addr_find((pkv_sim_addr)addr)) != NULL; addr++) {
+        if (!is(value, ops->name)) continue;
+        out->addr = (pkv_sim_addr)addr;
+        return true;
+    }
+    return false;
 }
 
 static bool parse_block(word value, pkv_sim_policy *out)
@@ -82,9 +85,12 @@ pkv_status pkv_sim_policy_parse(const char *text, const pkv_logger *log, pkv_sim
         const word key = split(option, "=,", &value_text);
         const word value = { option + key.len + 1,
                              key.len < whole.len ? whole.len - key.len - 1 : 0 };
+        if (!paged && key.len == whole.len && parse_alloc(key, &policy))
+            continue; /* oracle:ideal */
         if (!paged && is(key, "alloc")) {
             if (parse_alloc(value, &policy)) continue;
-            return pkv__refuse(log, PKV_E_INVALID_ARG, "policy '%.40s': alloc is buddy or ideal",
+            return pkv__refuse(log, PKV_E_INVALID_ARG,
+                               "policy '%.40s': alloc is buddy, ideal, first-fit or best-fit",
                                text);
         }
         if (paged && is(key, "block")) {
@@ -93,7 +99,7 @@ pkv_status pkv_sim_policy_parse(const char *text, const pkv_logger *log, pkv_sim
                                "policy '%.40s': block is a number of tokens, 1 .. 1024", text);
         }
         return pkv__refuse(log, PKV_E_INVALID_ARG, "policy '%.40s': %s", text,
-                           paged ? "paged takes block=N" : "this one takes alloc=buddy|ideal");
+                           paged ? "paged takes block=N" : "this one takes alloc=NAME");
     }
     *out = policy;
     return PKV_OK;

@@ -76,7 +76,9 @@ void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out);
 typedef struct pkv__sim_addr_ops {
     const char *name;
     bool has_places; /* false: any free slots will do, so none is ever unusable */
-    pkv_status (*create)(int32_t n_slots, const pkv_allocator *alloc, void **out);
+    /* At most max_chunks are taken at a time. */
+    pkv_status (*create)(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
+                         void **out);
     void (*destroy)(void *self);
     /* Could an empty pool serve h slots? */
     bool (*fits_empty)(const void *self, int32_t h);
@@ -87,6 +89,7 @@ typedef struct pkv__sim_addr_ops {
 } pkv__sim_addr_ops;
 
 extern const pkv__sim_addr_ops pkv__sim_addr_buddy, pkv__sim_addr_ideal;
+extern const pkv__sim_addr_ops pkv__sim_addr_first_fit, pkv__sim_addr_best_fit;
 /* By pkv_sim_addr; NULL for an unknown value. */
 const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr);
 

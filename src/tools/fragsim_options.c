@@ -246,8 +246,8 @@ static const option options[] = {
       set_all_at_once, false },
     { "--seed", NULL, "N", "of everything drawn (0)", set_seed, false },
     { "--policy", NULL, "P",
-      "repeatable: max, pow2, oracle with :alloc=buddy|ideal, paged:block=N "
-      "(max, pow2, oracle, oracle:alloc=ideal, paged:block=16)",
+      "repeatable: max, pow2, oracle with :alloc=buddy|ideal|first-fit|best-fit, paged:block=N "
+      "(max, pow2, oracle, oracle:best-fit, oracle:ideal, paged:block=16)",
       set_policy, false },
     { "--kv-tokens", NULL, "N", "pool in token slots (15728: OPT-13B on 40 GB)", set_kv_tokens,
       false },
@@ -365,7 +365,9 @@ static void log_complaint(void *ctx, pkv_log_level level, const char *text)
 
 static bool resolve_policies(fragsim_options *o)
 {
-    static const char *const usual[] = { "max", "pow2", "oracle", "oracle:alloc=ideal", "paged" };
+    static const char *const usual[] = {
+        "max", "pow2", "oracle", "oracle:alloc=best-fit", "oracle:alloc=ideal", "paged"
+    };
     if (o->n_policies == 0)
         for (size_t k = 0; k < sizeof(usual) / sizeof(usual[0]); k++)
             o->policy_texts[o->n_policies++] = usual[k];

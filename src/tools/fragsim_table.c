@@ -30,8 +30,19 @@ static void print_bar(FILE *out, const bar_part *parts, int n, bool colour)
     fputc('|', out);
 }
 
+/* The name of policy k, short enough for its column: without "alloc=". */
+static const char *label(const fragsim_report *rep, int k, char out[PKV_SIM_POLICY_NAME_BYTES])
+{
+    const char *name = rep->names[k], *key = strstr(name, "alloc=");
+    if (!key) return name;
+    snprintf(out, PKV_SIM_POLICY_NAME_BYTES, "%.*s%s", (int)(key - name), name,
+             key + strlen("alloc="));
+    return out;
+}
+
 static void print_bars(FILE *out, const fragsim_report *rep, int width, bool colour)
 {
+    char name[PKV_SIM_POLICY_NAME_BYTES];
     fprintf(out, "\n%-*s # token  = reservation  - internal  . rounding  blank: free\n",
             NAME_COLUMNS - 1, "the pool");
     for (int k = 0; k < rep->opts->n_policies; k++) {
@@ -43,7 +54,7 @@ static void print_bars(FILE *out, const fragsim_report *rep, int width, bool col
             { '.', "\x1b[35m", s->rounding },
             { ' ', "", 0 },
         };
-        fprintf(out, "%-*s", NAME_COLUMNS, rep->names[k]);
+        fprintf(out, "%-*s", NAME_COLUMNS, label(rep, k, name));
         if (rep->results[k].window_ns == 0) {
             fprintf(out, "  nothing was measured: the window is empty\n");
             continue;
@@ -58,13 +69,14 @@ static void print_bars(FILE *out, const fragsim_report *rep, int width, bool col
 
 static void print_split(FILE *out, const fragsim_report *rep)
 {
+    char name[PKV_SIM_POLICY_NAME_BYTES];
     fprintf(out, "\n%-*s%6s%7s%7s%7s =%6s%7s%6s%6s%6s\n", NAME_COLUMNS, "% of the pool", "token",
             "resrv.", "intern", "extern", "round", "unusab", "short", "limit", "idle");
     for (int k = 0; k < rep->opts->n_policies; k++) {
         const pkv_sim_split *s = &rep->results[k].split;
         if (rep->results[k].window_ns == 0) continue;
         fprintf(out, "%-*s%6.1f%7.1f%7.1f%7.1f  %6.1f%7.1f%6.1f%6.1f%6.1f\n", NAME_COLUMNS,
-                rep->names[k], 100 * s->token, 100 * s->reservation, 100 * s->internal,
+                label(rep, k, name), 100 * s->token, 100 * s->reservation, 100 * s->internal,
                 100 * s->external, 100 * s->rounding, 100 * s->unusable, 100 * s->shortage,
                 100 * s->limited, 100 * s->idle);
     }
@@ -72,24 +84,26 @@ static void print_split(FILE *out, const fragsim_report *rep)
 
 static void print_service(FILE *out, const fragsim_report *rep)
 {
-    fprintf(out, "\n%-*s%8s%6s%9s%10s%9s%9s%10s\n", NAME_COLUMNS, "service", "batch", "max",
+    char name[PKV_SIM_POLICY_NAME_BYTES];
+    fprintf(out, "\n%-*s%8s%6s%9s%10s %8s %9s %9s\n", NAME_COLUMNS, "service", "batch", "max",
             "preempt.", "s/token", "p50", "p99", "TTFT p50");
     for (int k = 0; k < rep->opts->n_policies; k++) {
         const pkv_sim_result *r = &rep->results[k];
-        fprintf(out, "%-*s", NAME_COLUMNS, rep->names[k]);
+        fprintf(out, "%-*s", NAME_COLUMNS, label(rep, k, name));
         if (r->window_ns > 0) fprintf(out, "%8.2f", r->mean_batch);
         else fprintf(out, "%8s", "-");
         fprintf(out, "%6lld%9lld", (long long)r->max_batch, (long long)r->n_preemptions);
         if (r->norm_s.n > 0)
-            fprintf(out, "%10.4g%9.4g%9.4g%10.4g\n", r->norm_s.mean, r->norm_s.p50, r->norm_s.p99,
+            fprintf(out, "%10.4g %8.4g %9.4g %9.4g\n", r->norm_s.mean, r->norm_s.p50, r->norm_s.p99,
                     r->ttft_s.p50);
-        else fprintf(out, "%10s%9s%9s%10s\n", "-", "-", "-", "-");
+        else fprintf(out, "%10s %8s %9s %9s\n", "-", "-", "-", "-");
     }
 }
 
 /* How many times the batch of the others the paged policies reach. */
 static void print_ratios(FILE *out, const fragsim_report *rep)
 {
+    char name[PKV_SIM_POLICY_NAME_BYTES];
     const int n = rep->opts->n_policies;
     for (int p = 0; p < n; p++) {
         if (rep->opts->policies[p].kind != PKV_SIM_PAGED) continue;
@@ -97,12 +111,12 @@ static void print_ratios(FILE *out, const fragsim_report *rep)
         for (int k = 0; k < n; k++) {
             if (rep->opts->policies[k].kind == PKV_SIM_PAGED || rep->results[k].mean_batch <= 0)
                 continue;
-            if (column == 0) column = fprintf(out, "\nbatch of %s:", rep->names[p]) - 1;
+            if (column == 0) column = fprintf(out, "\nbatch of %s:", label(rep, p, name)) - 1;
             else if (column < 56) column += fprintf(out, ",");
             else column = fprintf(out, ",\n   ") - 2;
             column +=
                 fprintf(out, " %.2fx %s", rep->results[p].mean_batch / rep->results[k].mean_batch,
-                        rep->names[k]);
+                        label(rep, k, name));
         }
         if (column > 0) fputc('\n', out);
     }

@@ -59,7 +59,7 @@ static void test_rounding_is_external(void **state)
     assert_int_equal(s.part[PKV__PART_ROUNDING], 28);
 }
 
-/* ---------------------------------------------------------------- buddy against a plain map */
+/* ---------------------------------------------------------------- places against a plain map */
 
 enum { MAP_SLOTS = 3000 };
 
@@ -105,7 +105,7 @@ static bool maximal_chunk(const plain_map *m, int32_t addr, int32_t q)
 }
 
 /* Smallest free chunk that suffices, lowest address among equals. -1: none. */
-static int32_t plain_find(const plain_map *m, int32_t q)
+static int32_t buddy_place(const plain_map *m, int32_t q)
 {
     for (int32_t size = q; size <= MAP_SLOTS; size *= 2)
         for (int32_t addr = 0; addr + size <= m->n; addr++)
@@ -113,28 +113,49 @@ static int32_t plain_find(const plain_map *m, int32_t q)
     return -1;
 }
 
-static void churn(uint64_t seed, int32_t n_slots)
+/* Lowest free run of at least h slots, or the shortest such (best). */
+static int32_t run_place(const plain_map *m, int32_t h, bool best)
 {
+    int32_t found = -1, found_len = 0;
+    for (int32_t addr = 0, len; addr < m->n; addr += len + 1) {
+        for (len = 0; addr + len < m->n && !m->taken[addr + len];) len++;
+        if (len < h || (found >= 0 && (!best || len >= found_len))) continue;
+        found = addr;
+        found_len = len;
+    }
+    return found;
+}
+
+static int32_t plain_place(const plain_map *m, const pkv__sim_addr_ops *ops, int32_t h, int32_t *q)
+{
+    *q = h;
+    if (ops == &pkv__sim_addr_first_fit) return run_place(m, h, false);
+    if (ops == &pkv__sim_addr_best_fit) return run_place(m, h, true);
+    for (*q = 1; *q < h;) *q *= 2;
+    return buddy_place(m, *q);
+}
+
+static void churn(const pkv__sim_addr_ops *ops, uint64_t seed, int32_t n_slots)
+{
+    enum { MAX_HELD = 64 };
     pkv__rng rng;
     pkv__rng_init(&rng, seed, 0, 0);
     plain_map map = { .n = n_slots };
     struct {
         int32_t addr, q;
-    } held[64];
+    } held[MAX_HELD];
     int32_t n_held = 0, n_free = n_slots;
-    void *b;
-    assert_int_equal(pkv__sim_addr_buddy.create(n_slots, &no_hook, &b), PKV_OK);
+    void *a;
+    assert_int_equal(ops->create(n_slots, MAX_HELD, &no_hook, &a), PKV_OK);
     for (int round = 0; round < 600; round++) {
-        const bool take = n_held < 64 && pkv__rng_below(&rng, 100) < 60;
-        if (take) {
+        if (n_held < MAX_HELD && pkv__rng_below(&rng, 100) < 60) {
             const int32_t h = 1 + (int32_t)pkv__rng_below(&rng, 1u << pkv__rng_below(&rng, 10));
-            int32_t want_q = 1, addr = -7, q = -7;
-            while (want_q < h) want_q *= 2;
-            const int32_t want = plain_find(&map, want_q);
-            const bool ok = pkv__sim_addr_buddy.take(b, h, &addr, &q);
+            int32_t want_q, addr = -7, q = -7;
+            const int32_t want = plain_place(&map, ops, h, &want_q);
+            const bool ok = ops->take(a, h, &addr, &q);
             if (ok != (want >= 0) || (ok && (addr != want || q != want_q)))
-                fail_msg("seed %llu, pool %d, round %d: %d slots at %d, expected %d",
-                         (unsigned long long)seed, n_slots, round, h, addr, want);
+                fail_msg("%s, PKV_SEED=%llu, pool %d, round %d: %d slots at %d, expected %d",
+                         ops->name, (unsigned long long)seed, n_slots, round, h, addr, want);
             if (!ok) continue;
             memset(map.taken + addr, 1, (size_t)q);
             held[n_held].addr = addr;
@@ -142,24 +163,28 @@ static void churn(uint64_t seed, int32_t n_slots)
             n_free -= q;
         } else if (n_held > 0) {
             const uint32_t k = pkv__rng_below(&rng, (uint32_t)n_held);
-            pkv__sim_addr_buddy.give(b, held[k].addr, held[k].q);
+            ops->give(a, held[k].addr, held[k].q);
             memset(map.taken + held[k].addr, 0, (size_t)held[k].q);
             n_free += held[k].q;
             held[k] = held[--n_held];
         }
-        assert_int_equal(pkv__sim_addr_buddy.n_free(b), n_free);
+        assert_int_equal(ops->n_free(a), n_free);
     }
-    pkv__sim_addr_buddy.destroy(b);
+    ops->destroy(a);
 }
 
-static void test_buddy_against_map(void **state)
+static void test_places_against_map(void **state)
 {
     (void)state;
     const char *given = getenv("PKV_SEED");
     const uint64_t first = given ? strtoull(given, NULL, 10) : 1;
     static const int32_t pools[] = { 1, 2, 3, 64, 100, 255, 1000, 1023, 1024, 1025, 2999, 3000 };
     for (uint64_t seed = first; seed < first + (given ? 1 : 3); seed++)
-        for (size_t k = 0; k < PKV_ARRAY_LEN(pools); k++) churn(seed, pools[k]);
+        for (size_t k = 0; k < PKV_ARRAY_LEN(pools); k++) {
+            churn(&pkv__sim_addr_buddy, seed, pools[k]);
+            churn(&pkv__sim_addr_first_fit, seed, pools[k]);
+            churn(&pkv__sim_addr_best_fit, seed, pools[k]);
+        }
 }
 
 /* 15,728 = 8192 + 4096 + 2048 + 1024 + 256 + 64 + 32 + 16; 2048-slot chunks: 4 + 2 + 1. */
@@ -170,7 +195,7 @@ static void test_buddy_roots(void **state)
     const pkv__sim_addr_ops *ops = &pkv__sim_addr_buddy;
     void *b;
     int32_t addr, q;
-    assert_int_equal(ops->create(15728, &no_hook, &b), PKV_OK);
+    assert_int_equal(ops->create(15728, 100, &no_hook, &b), PKV_OK);
     assert_true(ops->fits_empty(b, 8192));
     assert_false(ops->fits_empty(b, 8193));
     for (size_t k = 0; k < PKV_ARRAY_LEN(want); k++) {
@@ -198,7 +223,7 @@ static void test_ideal(void **state)
     const pkv__sim_addr_ops *ops = &pkv__sim_addr_ideal;
     void *a;
     int32_t addr, q;
-    assert_int_equal(ops->create(100, &no_hook, &a), PKV_OK);
+    assert_int_equal(ops->create(100, 5, &no_hook, &a), PKV_OK);
     assert_true(ops->fits_empty(a, 100));
     assert_false(ops->fits_empty(a, 101));
     assert_true(ops->take(a, 70, &addr, &q));
@@ -312,6 +337,9 @@ static void test_policy_texts(void **state)
         { "max", "max" },
         { "pow2:alloc=buddy", "pow2" },
         { "oracle:alloc=ideal", "oracle:alloc=ideal" },
+        { "max:alloc=first-fit", "max:alloc=first-fit" },
+        { "oracle:alloc=best-fit", "oracle:alloc=best-fit" },
+        { "oracle:ideal", "oracle:alloc=ideal" },
         { "paged", "paged:block=16" },
         { "paged:block=1024", "paged:block=1024" },
         { "paged:block=1", "paged:block=1" },
@@ -321,6 +349,7 @@ static void test_policy_texts(void **state)
         { "maxx", NULL },
         { "max:", NULL },
         { "max:alloc", NULL },
+        { "max:worst-fit", NULL },
         { "max:alloc=", NULL },
         { "max:alloc=first", NULL },
         { "max:block=16", NULL },
@@ -352,7 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figure_3),
         cmocka_unit_test(test_rounding_is_external),
-        cmocka_unit_test(test_buddy_against_map),
+        cmocka_unit_test(test_places_against_map),
         cmocka_unit_test(test_buddy_roots),
         cmocka_unit_test(test_ideal),
         cmocka_unit_test(test_heap),
