@@ -179,8 +179,7 @@ typedef struct pkv_sim_policy {
 
 /* Read NAME[:key=value,...]: "max", "pow2", "oracle" with alloc=buddy|ideal|first-fit|best-fit (the
  * allocator's name alone will do), "paged" with block=N (default 16). PKV_E_INVALID_ARG: the log
- * says what and what would be right. *out on success only.
- */
+ * says what and what would be right. *out on success only. */
 PKV_API PKV_NODISCARD pkv_status pkv_sim_policy_parse(const char *text, const pkv_logger *log,
                                                       pkv_sim_policy *out);
 #define PKV_SIM_POLICY_NAME_BYTES 32
