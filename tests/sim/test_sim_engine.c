@@ -197,6 +197,22 @@ static void test_too_long_is_exact(void **state)
     assert_int_equal(res.n_finished, 3);
 }
 
+/* What fits an empty pool finishes, also where its prompt leaves no room for the watermark. */
+static void test_watermark_is_waived(void **state)
+{
+    (void)state;
+    const pkv_sim_request reqs[2] = { { 0, 79, 1 }, { 0, 10, 70 } };
+    pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+    cfg.pool_tokens = 80;
+    cfg.watermark_ppm = 1000000;
+    cfg.check = true;
+    cfg.log.fn = print_log;
+    pkv_sim_result res = PKV_SIM_RESULT_INIT;
+    assert_int_equal(pkv_sim_run(&cfg, reqs, 2, &res), PKV_OK);
+    assert_int_equal(res.n_finished, 2);
+    assert_int_equal(res.max_batch, 1);
+}
+
 static void test_bad_arguments(void **state)
 {
     (void)state;
@@ -421,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_batch_integral),
         cmocka_unit_test(test_preemption_by_hand),
         cmocka_unit_test(test_too_long_is_exact),
+        cmocka_unit_test(test_watermark_is_waived),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_generator_moments),
         cmocka_unit_test(test_paper_cells),

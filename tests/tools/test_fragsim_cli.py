@@ -7,6 +7,8 @@ usage: test_fragsim_cli.py PROGRAM
 import json
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,9 +23,9 @@ class Skip(Exception):
     pass
 
 
-def run(*args, cwd=None, stdin="", env=None, stdout=subprocess.PIPE):
+def run(*args, cwd=None, stdin="", env=None, stdout=subprocess.PIPE, before=None):
     done = subprocess.run([PROGRAM, *map(str, args)], cwd=cwd, input=stdin.encode(), stdout=stdout,
-                          stderr=subprocess.PIPE, env=env, timeout=60)
+                          stderr=subprocess.PIPE, env=env, timeout=60, preexec_fn=before)
     return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
 
 
@@ -93,6 +95,7 @@ def test_options_that_do_not_go_together():
     refused("choose one", "run", "--kv-tokens", "100", "--num-blocks", "100")
     refused("choose one", "run", "--all-at-once", "--request-rate", "5")
     refused("not both", "run", "--trace", "x.csv", "--lengths", "alpaca-like")
+    refused("choose one", "run", "--trace", "x.csv", "--num-prompts", "5", "--max-requests", "5")
     refused("needs a --trace", "run", "--max-requests", "5")
     refused("needs a --trace", "run", "--duration", "5")
     refused("needs a --trace", "run", "--strict")
@@ -135,6 +138,11 @@ def test_bad_traces(folder):
     refused("stdin: the file is empty", "run", "--trace", "-", cwd=folder)
 
 
+def forbid_large_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+
 @in_folder
 def test_output_files(folder):
     small = ("run", "--num-prompts", "20")
@@ -145,6 +153,8 @@ def test_output_files(folder):
         with open("/dev/full", "w") as full:
             code, _, err = run(*small, stdout=full)
         expect(code == 2 and "stdout: writing failed" in err, "a full disk under stdout")
+    code, _, err = run(*small, "--json", "out.json", cwd=folder, before=forbid_large_files)
+    expect(code == 2 and "out.json: cannot be written: File too large" in err, "a disk that fills up")
     expect(list(folder.iterdir()) == [], "a file was left behind")
     (folder / "out.json").write_text("old")
     code, out, _ = run(*small, "--json", "out.json", "--quiet", cwd=folder)
