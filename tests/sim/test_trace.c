@@ -102,146 +102,6 @@ static void expect_drop(const char *row, pkv_sim_drop reason)
     assert_non_null(strstr(last.text, words));
 }
 
-/* ---------------------------------------------------------------- values */
-
-static pkv__text text_of(const char *s)
-{
-    return (pkv__text){ s, strlen(s) };
-}
-
-static void test_token_counts(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        int64_t value; /* -1: bad number, -2: overflow */
-    } cases[] = {
-        { "0", 0 },
-        { "7564", 7564 },
-        { "7564.0", 7564 },
-        { "1e3", 1000 },
-        { "1E+3", 1000 },
-        { "1.5e3", 1500 },
-        { "12000e-3", 12 },
-        { "007", 7 },
-        { "5.", 5 },
-        { "0e99", 0 },
-        { "2147483647", 2147483647 },
-        { "2147483648", -2 },
-        { "1e10", -2 },
-        { "1e999999999", -2 },
-        { "12.5", -1 },
-        { "1e-3", -1 },
-        { "-5", -1 },
-        { "+5", -1 },
-        { "", -1 },
-        { ".", -1 },
-        { "abc", -1 },
-        { "12x", -1 },
-        { "1e", -1 },
-        { "1e+", -1 },
-        { "1.2.3", -1 },
-        { "nan", -1 },
-        { "inf", -1 },
-        { "0x10", -1 },
-        { "1 2", -1 },
-        { "99999999999999999999999999999999999999999999999", -2 },
-        { "7.0000000000000000000000000000000000000000000000", 7 },
-        { "7.0000000000000000000000000000000000000000000001", -1 },
-        { "0.0000000000000000000000000000000000000000000007e46", 7 },
-    };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
-        int32_t value = -9;
-        pkv_sim_drop why;
-        const bool ok = pkv__trace_tokens(text_of(cases[k].text), &value, &why);
-        int64_t got = value;
-        if (!ok) got = why == PKV_SIM_DROP_OVERFLOW ? -2 : -1;
-        if (got != cases[k].value)
-            fail_msg("'%s': %lld, expected %lld", cases[k].text, (long long)got,
-                     (long long)cases[k].value);
-    }
-}
-
-static void test_seconds(void **state)
-{
-    (void)state;
-    pkv__i128 ns;
-    assert_true(pkv__trace_seconds(text_of("19440110.0"), &ns));
-    assert_true(ns == (pkv__i128)19440110 * 1000000000);
-    /* an epoch with microseconds and more: nothing is lost */
-    assert_true(pkv__trace_seconds(text_of("1700158546.680590123"), &ns));
-    assert_true(ns == (pkv__i128)1700158546680590123);
-    assert_true(pkv__trace_seconds(text_of("0.0000000019"), &ns)); /* cut below a ns */
-    assert_true(ns == 1);
-    assert_true(pkv__trace_seconds(text_of("1.5e-3"), &ns));
-    assert_true(ns == 1500000);
-    static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400" };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++)
-        assert_false(pkv__trace_seconds(text_of(bad[k]), &ns));
-}
-
-/* Unix times of these dates from `date -u +%s`; 2000-01-01 is 946684800. */
-static void test_dates(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        int64_t unix_s, ns;
-        bool zoned;
-    } good[] = {
-        { "2023-11-16 18:15:46.6805900", 1700158546, 680590000, false },
-        { "2023-11-16T18:15:46", 1700158546, 0, false },
-        { "2023-11-16T18:15:46.5Z", 1700158546, 500000000, true },
-        { "2023-11-16 18:15:46.000000001", 1700158546, 1, false },
-        { "2024-05-12 00:00:00.003163+00:00", 1715472000, 3163000, true },
-        { "2023-11-16 20:15:46+0200", 1700158546, 0, true },
-        { "2023-11-16 12:45:46-05:30", 1700158546, 0, true },
-        { "2024-02-29 12:00:00", 1709208000, 0, false },
-        { "2024-03-01 00:00:00", 1709251200, 0, false },
-        { "1900-01-01 00:00:00", -2208988800, 0, false },
-        { "1970-01-01 00:00:00", 0, 0, false },
-        { "2100-03-01 00:00:00", 4107542400, 0, false },
-        { "2199-12-31 23:59:59", 7258118399, 0, false },
-    };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(good); k++) {
-        pkv__i128 ns;
-        bool zoned;
-        if (!pkv__trace_date(text_of(good[k].text), &ns, &zoned)) fail_msg("%s", good[k].text);
-        const pkv__i128 want = (pkv__i128)(good[k].unix_s - 946684800) * 1000000000 + good[k].ns;
-        if (ns != want || zoned != good[k].zoned) fail_msg("%s is wrong", good[k].text);
-    }
-    static const char *const bad[] = {
-        "",
-        "2023-11-16",
-        "2023-02-29 00:00:00",
-        "2100-02-29 00:00:00",
-        "2023-13-01 00:00:00",
-        "2023-00-01 00:00:00",
-        "2023-01-00 00:00:00",
-        "2023-11-31 00:00:00",
-        "2023-11-16 24:00:00",
-        "2023-11-16 23:60:00",
-        "2023-11-16 23:59:60",
-        "2023-11-16 18:15",
-        "2023-11-16 18:15:46.",
-        "2023-11-16 18:15:46.0123456789",
-        "2023-11-16 18:15:46 ",
-        "2023-11-16 18:15:46z",
-        "2023-11-16 18:15:46+",
-        "2023-11-16 18:15:46+24:00",
-        "2023-11-16 18:15:46+02:0",
-        "2023/11/16 18:15:46",
-        "1899-12-31 23:59:59",
-        "2200-01-01 00:00:00",
-        "1700158546",
-    };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
-        pkv__i128 ns;
-        bool zoned;
-        if (pkv__trace_date(text_of(bad[k]), &ns, &zoned)) fail_msg("'%s' is accepted", bad[k]);
-    }
-}
-
 /* ---------------------------------------------------------------- good files */
 
 static void expect_two(const pkv_sim_trace *t)
@@ -451,6 +311,93 @@ static void test_limits(void **state)
     assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_E_ABI);
 }
 
+/* ---------------------------------------------------------------- random files, known contents */
+
+/* A row of each kind, in the columns time, input, output, note; what a reader has to make of it is
+ * known by construction. */
+static const struct {
+    const char *time, *input, *output, *note;
+    int drop; /* -1: good, 100 + number of the row seconds, 7 in, 9 out */
+} kinds[] = {
+    { NULL, "7", "9", "", -1 },
+    { NULL, "7.0", "0.9e1", "x", -1 },
+    { NULL, "7", "9", "a, \"\"b\"\"", -1 }, /* gets quotes */
+    { NULL, "0", "9", "", PKV_SIM_DROP_ZERO_INPUT },
+    { NULL, "7", "0.0", "", PKV_SIM_DROP_ZERO_OUTPUT },
+    { NULL, "seven", "9", "", PKV_SIM_DROP_BAD_NUMBER },
+    { NULL, "7", "9e9", "", PKV_SIM_DROP_OVERFLOW },
+    { "-1", "7", "9", "", PKV_SIM_DROP_BAD_TIMESTAMP },
+    { "inf", "7", "9", "", PKV_SIM_DROP_BAD_TIMESTAMP },
+    { NULL, "7", "9", "one, two", PKV_SIM_DROP_RAGGED_ROW }, /* a comma without quotes */
+    { NULL, "7", "9", "\"open", PKV_SIM_DROP_JUNK },
+};
+
+static size_t put_row(char *text, const char *fields[4], const int order[4], bool quote,
+                      const char *end)
+{
+    size_t n = 0;
+    for (int c = 0; c < 4; c++) {
+        const bool quoted = quote && strchr(fields[order[c]], ',');
+        n += (size_t)sprintf(text + n, "%s%s%s%s", c ? "," : "", quoted ? "\"" : "",
+                             fields[order[c]], quoted ? "\"" : "");
+    }
+    return n + (size_t)sprintf(text + n, "%s", end);
+}
+
+static void random_file(uint64_t seed)
+{
+    enum { ROWS = 60 };
+    static const char *const head[4] = { "arrived_at", "num_prefill_tokens", "num_decode_tokens",
+                                         "note" };
+    static char text[ROWS * 100];
+    pkv__rng rng;
+    pkv__rng_init(&rng, seed, 0, 0);
+    int order[4] = { 0, 1, 2, 3 };
+    for (int c = 3; c > 0; c--) { /* shuffle */
+        const int d = (int)pkv__rng_below(&rng, (uint32_t)c + 1), keep = order[c];
+        order[c] = order[d];
+        order[d] = keep;
+    }
+    const char *names[4] = { head[0], head[1], head[2], head[3] };
+    size_t len = put_row(text, names, order, false, "\r\n");
+    int64_t want_dropped[PKV_SIM_DROP_COUNT] = { 0 }, n_good = 0, first_s = -1, last_s = -1;
+    for (int r = 0; r < ROWS; r++) {
+        const uint32_t k = pkv__rng_below(&rng, PKV_ARRAY_LEN(kinds));
+        char time[16];
+        snprintf(time, sizeof(time), "%d", 100 + r);
+        const char *fields[4] = { kinds[k].time ? kinds[k].time : time, kinds[k].input,
+                                  kinds[k].output, kinds[k].note };
+        static const char *const ends[] = { "\n", "\r\n", "\n\n", "\n \t\r\n" };
+        len +=
+            put_row(text + len, fields, order, kinds[k].drop == -1, ends[pkv__rng_below(&rng, 4)]);
+        if (kinds[k].drop >= 0) {
+            want_dropped[kinds[k].drop]++;
+            continue;
+        }
+        if (n_good++ == 0) first_s = r;
+        last_s = r;
+    }
+    pkv_sim_trace t;
+    const pkv_status status =
+        read_bytes(text, len, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t);
+    if (status != PKV_OK || t.n_reqs != n_good ||
+        memcmp(t.dropped, want_dropped, sizeof(want_dropped)) != 0 ||
+        t.span_ns != (last_s - first_s) * 1000000000)
+        fail_msg("PKV_SEED=%llu: %s, %lld requests, expected %lld", (unsigned long long)seed,
+                 pkv_status_name(status), (long long)t.n_reqs, (long long)n_good);
+    for (int64_t r = 0; r < t.n_reqs; r++)
+        assert_true(t.reqs[r].prompt_tokens == 7 && t.reqs[r].output_tokens == 9);
+    pkv_sim_trace_free(&t);
+}
+
+static void test_random_files(void **state)
+{
+    (void)state;
+    const char *given = getenv("PKV_SEED");
+    const uint64_t first = given ? strtoull(given, NULL, 10) : 1;
+    for (uint64_t seed = first; seed < first + (given ? 1 : 500); seed++) random_file(seed);
+}
+
 /* ---------------------------------------------------------------- bad files */
 
 static void test_refused_files(void **state)
@@ -530,12 +477,16 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_token_counts), cmocka_unit_test(test_seconds),
-        cmocka_unit_test(test_dates),        cmocka_unit_test(test_same_rows_in_many_clothes),
-        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_dropped_rows), cmocka_unit_test(test_nul_bytes),
-        cmocka_unit_test(test_long_lines),   cmocka_unit_test(test_times_backwards),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_refused_files),
+        cmocka_unit_test(test_same_rows_in_many_clothes),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_other_formats),
+        cmocka_unit_test(test_dropped_rows),
+        cmocka_unit_test(test_nul_bytes),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_random_files),
+        cmocka_unit_test(test_times_backwards),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused_files),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
