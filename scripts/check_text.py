@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Text of every file: no blanks at line ends, tabs or invisible characters; no marks of unfinished
-work; no path of one machine; no feature test inside a function; file names unique in the tree."""
+work; no path of one machine; no feature test inside a function; file names unique in the tree; links between
+documents lead somewhere."""
 import pathlib
 import re
 import sys
@@ -20,6 +21,7 @@ WORDS = {
 }
 WORD = re.compile("|".join(r"(?<![\w.])" + re.escape(w) for w in WORDS))
 FEATURE = re.compile(r"^\s*#\s*(?:el)?if.*__(?:AVX|SSE|FMA|F16C|BMI|AMX|ARM_)")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 ONE_PER_FOLDER = {"meson.build"}
 
 
@@ -38,6 +40,13 @@ def complaints_about_lines(name, lines):
             yield common.Complaint(name, number, f"invisible character U+{ord(char):04X}: remove it")
         if match := WORD.search(line):
             yield common.Complaint(name, number, f'"{match[0]}": {WORDS[match[0]]}')
+
+
+def dead_links(root, name, lines):
+    for number, line in enumerate(lines, 1):
+        for target in LINK.findall(line):
+            if not ((root / name).parent / target).exists():
+                yield common.Complaint(name, number, f"the link to {target} leads nowhere")
 
 
 def find(root, args):
@@ -60,6 +69,8 @@ def find(root, args):
             yield common.Complaint(name, 0, "no newline at the end")
         lines = text.split("\n")[:-1]
         yield from complaints_about_lines(name, lines)
+        if name.endswith(".md"):
+            yield from dead_links(root, name, lines)
         if not name.endswith(common.C_SUFFIXES):
             continue
         for _, start, last, function in common.function_bodies(lines):
@@ -79,6 +90,8 @@ def samples():
     yield "no newline", {"a.c": "int a;"}, True
     yield "feature test outside", {"a.c": "#ifdef __AVX2__\nint a;\n#endif\n" + body % ""}, False
     yield "feature test inside", {"a.c": body % "#ifdef __AVX2__\n#endif"}, True
+    yield "good link", {"a.md": "[b](b/c.md#x)\n", "b/c.md": ""}, False
+    yield "dead link", {"a.md": "[b](b/c.md)\n"}, True
     yield "same name twice", {"a/x.c": "", "b/x.c": ""}, True
     for word in WORDS:
         yield f"the word {word}", {"a.c": f"/* see {word}x */\n"}, True
