@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PER_SEQ 128
-#define BLOCK_BYTES 32768  /* of K and V for 16 tokens of a small model; only malloc looks at it */
+#define BLOCK_BYTES 32768 /* of K and V for 16 tokens of a small model; only malloc looks at it */
 #define MALLOC_BLOCKS 512 /* of 32 KiB: more would cost seconds in page faults */
 
 static void call_warm(void *ctx)
