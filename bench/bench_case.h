@@ -81,7 +81,8 @@ bool case_list_blocks(const struct bench_options *o, struct case_list *list,
 bool case_list_capacity(const struct bench_options *o, struct case_list *list,
                         struct bench_error *err);
 
-/* Drop what the filter does not name. A named side keeps the baselines of its case. */
+/* Drop what the filter does not name. A named side keeps the baselines of its case. The whole id of
+ * a row names that row only. */
 void case_list_filter(struct case_list *list, const char *text);
 /* One id per line. */
 void case_list_print(const struct case_list *list);

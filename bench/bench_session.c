@@ -22,6 +22,7 @@
  * needs. */
 #define USABLE 0.9
 #define TIMED_SHARE 2.0
+#define SETUP_S 4.0 /* of a full case: filling memory three times and the reference */
 #define LEAST_MEMORY ((size_t)8 << 20)
 /* Of the read buffer in ci, where shares of bandwidth are not the point. */
 #define CI_BUFFER ((size_t)64 << 20)
@@ -136,10 +137,21 @@ static void share_time(const struct bench_run *run, uint64_t start, int32_t case
     if (c->sampler.max_time_ns > ns) c->sampler.max_time_ns = ns;
 }
 
+/* full takes long enough to want to know before. */
+static void say_estimate(const struct bench_run *run, const struct case_list *list)
+{
+    double seconds = 0;
+    if (run->options->profile != PROFILE_FULL) return;
+    for (int32_t i = 0; i < list->n; i++)
+        seconds += (double)list->cases[i].sampler.max_time_ns / 1e9 + SETUP_S;
+    fprintf(stderr, "pkv-bench: %d cases, at most about %.0f minutes\n", list->n, seconds / 60 + 1);
+}
+
 static bool run_cases(struct bench_run *run, struct case_list *list, uint64_t start,
                       struct bench_error *err)
 {
     struct case_list aa;
+    say_estimate(run, list);
     bool ok =
         make_aa_case(run->options, &aa, err) && check_aa(run, &aa, &run->report.aa_first, err);
     for (int32_t i = 0; ok && i < list->n; i++) {

@@ -39,20 +39,30 @@ bool case_list_build(const struct bench_options *o, struct case_list *list, stru
     return true;
 }
 
-static bool row_matches(const struct bench_case *c, const struct bench_side *s, const char *text)
+static bool row_matches(const struct bench_case *c, const struct bench_side *s, const char *text,
+                        bool whole)
 {
     char id[160];
     snprintf(id, sizeof(id), "%s/%s", c->id, s->id);
-    return strstr(id, text) != NULL;
+    return whole ? strcmp(id, text) == 0 : strstr(id, text) != NULL;
+}
+
+/* Is `text` the whole id of a row? Then it names that row alone: b1 is not b16. */
+static bool names_a_row(const struct case_list *list, const char *text)
+{
+    for (int32_t i = 0; i < list->n; i++)
+        for (int32_t s = 0; s < list->cases[i].n_sides; s++)
+            if (row_matches(&list->cases[i], &list->cases[i].sides[s], text, true)) return true;
+    return false;
 }
 
 /* Keep the sides that the filter names and the baselines. False: it names none of this case. */
-static bool filter_sides(struct bench_case *c, const char *text)
+static bool filter_sides(struct bench_case *c, const char *text, bool whole)
 {
     int32_t n = 0;
     bool any = false;
     for (int32_t i = 0; i < c->n_sides; i++) {
-        const bool named = row_matches(c, &c->sides[i], text);
+        const bool named = row_matches(c, &c->sides[i], text, whole);
         any = any || named;
         if (named || c->sides[i].baseline) c->sides[n++] = c->sides[i];
     }
@@ -62,10 +72,12 @@ static bool filter_sides(struct bench_case *c, const char *text)
 
 void case_list_filter(struct case_list *list, const char *text)
 {
+    const bool whole = names_a_row(list, text);
     int32_t n = 0;
     for (int32_t i = 0; i < list->n; i++) {
         struct bench_case *c = &list->cases[i];
-        if (strstr(c->id, text) || filter_sides(c, text)) list->cases[n++] = *c;
+        const bool named = !whole && strstr(c->id, text) != NULL;
+        if (named || filter_sides(c, text, whole)) list->cases[n++] = *c;
         else free(c->ctx);
     }
     list->n = n;

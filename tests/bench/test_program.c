@@ -192,20 +192,21 @@ static void test_kernel_outputs(void **state)
 static void test_standard_output(void **state)
 {
     (void)state;
-    assert_int_equal(run("capacity --filter sharegpt --json -"), 0);
-    json_t *root = load("out.txt");
+    assert_int_equal(run("kernel --profile ci --batch 1q1s20 --json -"), 0);
+    json_t *root = load("out.txt"); /* nothing else is printed there */
     check_schema(root);
-    assert_non_null(find_case(root, "paged:block=16"));
+    assert_non_null(find_case(root, "paged-random/b16"));
     json_decref(root);
-    assert_int_equal(run("capacity --filter sharegpt --csv -"), 0);
+    assert_int_equal(run("kernel --profile ci --batch 1q1s20 --csv -"), 0);
     expect_in("out.txt", "id,level,label");
+    check_csv("out.txt", 6); /* two contiguous sides, identity, 16 in two orders, 64 */
 }
 
 /* Both headline ratios, computed here once more from the batches. */
 static void test_capacity(void **state)
 {
     (void)state;
-    assert_int_equal(run("capacity --json c.json"), 0);
+    assert_int_equal(run("capacity --filter sharegpt --json c.json"), 0);
     json_t *root = load("c.json");
     check_schema(root);
     const json_t *max = json_object_get(find_case(root, "sharegpt-like/max"), "values");
@@ -291,7 +292,7 @@ static void test_refusals(void **state)
     }
     assert_int_equal(count_files(), before); /* no file, whole or partial */
     /* A failing run leaves an older file as it was. */
-    assert_int_equal(run("capacity --filter alpaca --csv keep.csv"), 0);
+    assert_int_equal(run("kernel --profile ci --batch 1q1s8 --csv keep.csv"), 0);
     char *old = read_file("keep.csv");
     assert_int_equal(run("kernel --filter nothing-has-this-name --csv keep.csv"), 2);
     char *now = read_file("keep.csv");
@@ -316,6 +317,13 @@ static void test_help_and_list(void **state)
     expect_in("out.txt", "kernel/32q1s2k/32x8/d128/f16/paged-random/b16\n");
     expect_in("out.txt", "blockmgr/decode-step/256/pagedkv\n");
     expect_in("out.txt", "capacity/sharegpt-like\n");
+    /* The whole id of a row names it alone; the baselines of its case stay. */
+    assert_int_equal(run("run --list --filter kernel/8q1s2k/32x8/d128/f16/paged-random/b1"), 0);
+    char *ids = read_file("out.txt");
+    assert_string_equal(ids, "kernel/8q1s2k/32x8/d128/f16/contig-hnd\n"
+                             "kernel/8q1s2k/32x8/d128/f16/contig-nhd\n"
+                             "kernel/8q1s2k/32x8/d128/f16/paged-random/b1\n");
+    free(ids);
 }
 
 static void test_too_little_memory(void **state)
