@@ -220,17 +220,30 @@ static bool list_only(const struct bench_options *o, struct bench_error *err)
     return ok && (fflush(stdout) == 0 || bench_fail(err, BENCH_USAGE, "cannot write the list"));
 }
 
-static bool write_outputs(const struct bench_run *run, struct out_file *json, struct out_file *csv,
-                          struct bench_error *err)
+/* Write to the temporary file or standard output, then make it whole. */
+static bool write_files(const struct bench_run *run, struct out_file *json, struct out_file *csv,
+                        struct bench_error *err)
 {
     const struct bench_options *o = run->options;
-    const bool taken = json->stream == stdout || csv->stream == stdout;
-    if (json->stream && !out_json(&run->report, json->stream))
+    if (o->json && !out_file_open(json, o->json, err)) return false;
+    if (o->csv && !out_file_open(csv, o->csv, err)) return false;
+    if (o->json && !out_json(&run->report, json->stream))
         return bench_fail(err, BENCH_USAGE, "cannot write JSON to %s", o->json);
-    if (csv->stream) out_csv(&run->report, csv->stream);
-    if (json->stream && !out_file_commit(json, err)) return false;
-    if (csv->stream && !out_file_commit(csv, err)) return false;
-    if (taken) return true;
+    if (o->csv) out_csv(&run->report, csv->stream);
+    return (!o->json || out_file_commit(json, err)) && (!o->csv || out_file_commit(csv, err));
+}
+
+static bool write_outputs(const struct bench_run *run, struct bench_error *err)
+{
+    const struct bench_options *o = run->options;
+    struct out_file json, csv;
+    memset(&json, 0, sizeof(json));
+    memset(&csv, 0, sizeof(csv));
+    const bool ok = write_files(run, &json, &csv, err);
+    out_file_drop(&json);
+    out_file_drop(&csv);
+    if (!ok) return false;
+    if ((o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0)) return true;
     if (o->command == CMD_MACHINE) out_machine(&run->report.machine, o->markdown, stdout);
     else out_tables(&run->report, o->markdown, stdout);
     return (fflush(stdout) == 0 && !ferror(stdout)) ||
@@ -241,18 +254,13 @@ int bench_session_main(const struct bench_options *o)
 {
     struct bench_run run;
     struct bench_error err = { BENCH_OK, "" };
-    struct out_file json, csv;
     memset(&run, 0, sizeof(run));
-    memset(&json, 0, sizeof(json));
-    memset(&csv, 0, sizeof(csv));
     bool ok;
-    if (o->list) {
-        ok = list_only(o, &err);
-    } else {
-        ok = (!o->json || out_file_open(&json, o->json, &err)) &&
-             (!o->csv || out_file_open(&csv, o->csv, &err)) && bench_session_run(&run, o, &err) &&
-             write_outputs(&run, &json, &csv, &err);
-    }
+    if (o->list) ok = list_only(o, &err);
+    else
+        ok = (!o->json || out_file_probe(o->json, &err)) &&
+             (!o->csv || out_file_probe(o->csv, &err)) && bench_session_run(&run, o, &err) &&
+             write_outputs(&run, &err);
     int code = BENCH_OK;
     if (!ok) {
         fprintf(stderr, "pkv-bench: %s\n", err.text);
@@ -262,8 +270,6 @@ int bench_session_main(const struct bench_options *o)
     } else if (run.report.noisy && o->fail_noisy) {
         code = BENCH_NOISY;
     }
-    out_file_drop(&json);
-    out_file_drop(&csv);
     bench_session_close(&run);
     return code;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool out_file_open(struct out_file *f, const char *path, struct bench_error *err)
@@ -15,8 +16,11 @@ bool out_file_open(struct out_file *f, const char *path, struct bench_error *err
     if (strlen(path) >= sizeof(f->path))
         return bench_fail(err, BENCH_USAGE, "the name of the output file is too long");
     memcpy(f->path, path, strlen(path) + 1);
+    /* A device or pipe is written as it is: a rename would put a file in its place. */
+    struct stat there;
+    f->direct = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
     snprintf(f->temp, sizeof(f->temp), "%s.%ld.tmp", path, (long)getpid());
-    f->stream = fopen(f->temp, "wx");
+    f->stream = fopen(f->direct ? f->path : f->temp, f->direct ? "w" : "wx");
     return f->stream || bench_fail(err, BENCH_USAGE, "cannot write %s: %s", path, strerror(errno));
 }
 
@@ -27,11 +31,12 @@ bool out_file_commit(struct out_file *f, struct bench_error *err)
     if (stream == stdout)
         return (fflush(stdout) == 0 && !ferror(stdout)) ||
                bench_fail(err, BENCH_USAGE, "cannot write to standard output");
-    const bool written = fflush(stream) == 0 && !ferror(stream) && fsync(fileno(stream)) == 0;
+    bool written = fflush(stream) == 0 && !ferror(stream);
+    written = written && (f->direct || fsync(fileno(stream)) == 0);
     const int written_errno = errno;
-    if (fclose(stream) == 0 && written && rename(f->temp, f->path) == 0) return true;
+    if (fclose(stream) == 0 && written && (f->direct || rename(f->temp, f->path) == 0)) return true;
     const int reason = written ? errno : written_errno;
-    (void)unlink(f->temp);
+    if (!f->direct) (void)unlink(f->temp);
     return bench_fail(err, BENCH_USAGE, "cannot write %s: %s", f->path, strerror(reason));
 }
 
@@ -39,6 +44,14 @@ void out_file_drop(struct out_file *f)
 {
     if (!f->stream || f->stream == stdout) return;
     fclose(f->stream);
-    (void)unlink(f->temp);
+    if (!f->direct) (void)unlink(f->temp);
     f->stream = NULL;
+}
+
+bool out_file_probe(const char *path, struct bench_error *err)
+{
+    struct out_file f;
+    if (!out_file_open(&f, path, err)) return false;
+    out_file_drop(&f);
+    return true;
 }

@@ -9,10 +9,13 @@
 /* A file being written beside its final name. "-" is standard output. */
 struct out_file {
     FILE *stream;
+    bool direct; /* not a regular file: written in place */
     char path[1024], temp[1080];
 };
-/* Open early, so that an unwritable path is found before anything is measured. */
 bool out_file_open(struct out_file *f, const char *path, struct bench_error *err);
+/* Would open succeed? Asked before anything is measured; leaves nothing behind, so that a run that
+ * is interrupted does not either. */
+bool out_file_probe(const char *path, struct bench_error *err);
 /* Flush, close and rename. On failure nothing is left behind. */
 bool out_file_commit(struct out_file *f, struct bench_error *err);
 /* Close and remove what was written so far; a zeroed struct is fine. */

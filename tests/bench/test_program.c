@@ -5,6 +5,7 @@
 #include "json_schema.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -290,6 +291,11 @@ static void test_refusals(void **state)
         assert_string_equal(out, "");
         free(out);
     }
+    /* A device is written as it is, never replaced by a file. */
+    assert_int_equal(run("kernel --profile ci --batch 1q1s4 --csv /dev/full"), 2);
+    expect_in("err.txt", "cannot write /dev/full: No space left on device");
+    struct stat full;
+    assert_true(stat("/dev/full", &full) == 0 && S_ISCHR(full.st_mode));
     assert_int_equal(count_files(), before); /* no file, whole or partial */
     /* A failing run leaves an older file as it was. */
     assert_int_equal(run("kernel --profile ci --batch 1q1s8 --csv keep.csv"), 0);
