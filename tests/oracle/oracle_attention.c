@@ -90,6 +90,7 @@ void oracle_attention(const struct oracle_seq *s, int32_t row, int32_t head, dou
         for (int32_t d = 0; d < s->v_dim; d++) {
             out->o[d] += p * (double)v[d];
             out->v_bar[d] += p * fabs((double)v[d]);
+            out->v_max[d] = fmax(out->v_max[d], fabs((double)v[d]));
         }
     }
 }
@@ -123,7 +124,7 @@ double oracle_bound_o(const struct oracle_seq *s, const struct oracle_row *row,
     if (row->n_visible == 0) return 0;
     return oracle_bound_o_sums(s, row, path, d) +
            oracle_unit_roundoff(path->out) * fabs(row->o[d]) + oracle_smallest(path->out) +
-           row->n_visible * 0x1p-149;
+           row->n_visible * (0x1p-149 + 0x1p-126 * row->v_max[d]);
 }
 
 double oracle_bound_lse(const struct oracle_seq *s, const struct oracle_row *row,

@@ -26,6 +26,7 @@ enum { ORACLE_MAX_DIM = 256 };
 struct oracle_row {
     double o[ORACLE_MAX_DIM], lse; /* natural */
     double v_bar[ORACLE_MAX_DIM];  /* sum of p |v| */
+    double v_max[ORACLE_MAX_DIM];  /* largest |v| */
     double z_abs;                  /* scale * max over visible j of sum |q k| */
     double alibi_abs;              /* largest |ALiBi term| of keys within 25 of the maximum */
     int32_t n_visible;
