@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 static const struct check_case *const all_cases[] = {
@@ -85,7 +86,7 @@ static void on_crash(int sig)
 static void catch_crashes(void)
 {
     static unsigned char stack[64 * 1024];
-    const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
+    const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPROF };
     const stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
     struct sigaction act = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_NODEFER };
     sigaltstack(&alt, NULL);
@@ -101,6 +102,13 @@ static uint64_t mix(const char *name, int64_t seed)
     return h ^ (uint64_t)seed * UINT64_C(0xd1342543de82ef95);
 }
 
+/* A run that takes this much of a CPU will not end: the timer's signal counts as a crash. */
+static void limit_cpu(int seconds)
+{
+    const struct itimerval limit = { { 0, 0 }, { seconds, 0 } };
+    setitimer(ITIMER_PROF, &limit, NULL);
+}
+
 static void run_once(struct check *c, int64_t seed)
 {
     char name[96];
@@ -111,8 +119,10 @@ static void run_once(struct check *c, int64_t seed)
     c->shape[0] = c->skip[0] = '\0';
     c->ratio = 0;
     const int sig = sigsetjmp(crash_return, 1);
+    limit_cpu(sig == 0 ? 10 : 0);
     if (sig == 0) c->current->run(c);
     else check_fail(c, "signal %d (%s)", sig, strsignal(sig));
+    limit_cpu(0);
     struct tally *t = tally_of(c);
     if (c->failed) t->failed++;
     else if (c->skip[0]) t->skipped++;
