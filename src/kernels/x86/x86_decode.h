@@ -1,13 +1,14 @@
 /* What the vector decode kernels of every level share: where a unit's state lies, and the walk over
- * its visible keys in chunks. Plain C; compiled once into each level with that level's flags.
+ * its visible keys. Plain C; compiled once into each level with that level's flags.
  *
- *   visible keys [lo, hi)      |<-- chunk 0: 128 -->|<-- chunk 1: 128 -->|<- tail ->|
- *   chunk: a pointer per row   k[0..127]  v[0..127]    (found through the table, or by a stride)
+ *   visible keys [lo, hi)    | panel: 32 keys | panel | panel | panel | ...  | tail |
+ *   row pointers             K x 32  V x 32  K x 32  V x 32  ...      in the order of reading
+ *                               ^ being read       ^ 48 rows later: being prefetched
  *
- * Only the filling of a chunk knows whether there is a table, how large a block is and how rows are
- * strided; all arithmetic sees nothing but row pointers. So the paged and the contiguous entry have
- * the same inner loops, the same grouping of keys, and the same bits, whatever the layout.
- * Chunks start at lo, never at a block border. */
+ * Only the filling of the row pointers, a panel at a time, knows whether there is a table, how
+ * large a block is and how rows are strided; all arithmetic sees nothing but row pointers. So the
+ * paged and the contiguous entry have the same inner loops, the same grouping of keys and the same
+ * bits, whatever the layout. Panels start at lo, never at a block border. */
 #ifndef PKV_X86_DECODE_H
 #define PKV_X86_DECODE_H
 
@@ -26,18 +27,20 @@
 #endif
 
 enum {
-    DECODE_CHUNK = 128, /* keys between two looks at the running maximum; see the levels' notes */
-    DECODE_SUB = 32, /* keys that one partial sum of p * v runs over: at most 32 + n / 32 additions
-                        in a row, which is what docs/numerics.md allows to n keys */
+    /* Keys between two looks at the running maximum, and the keys that one partial sum of p * v or
+     * p runs over: at most 32 + n / 32 additions in a row, which docs/numerics.md allows n keys. */
+    DECODE_PANEL = 32,
+    DECODE_AHEAD = 48, /* rows from what is read to what is prefetched; see avx512_decode.c */
     DECODE_LANES_MAX = 16,
     DECODE_TILE_HEADS_MAX = 8
 };
 
-/* Rows of at most DECODE_CHUNK keys. Behind row n - 1, up to a multiple of DECODE_SUB, stand
- * copies of it: a tile of keys that is not full reads a visible row again, and nothing else. */
-struct decode_chunk {
-    int32_t first, n; /* first key index; n 0: there is no such chunk */
-    const char *k[DECODE_CHUNK], *v[DECODE_CHUNK];
+/* Up to 32 keys in row order. Behind row n - 1 of K and of V stand copies of it: a panel that is
+ * not full reads a visible row again, and nothing else. row[i + DECODE_AHEAD] exists for every i.
+ */
+struct decode_panel {
+    int32_t first, n;       /* first key index */
+    const char *const *row; /* [32] of K, then [32] of V, then the next panel's */
 };
 
 /* A tile: 1, 2, 4 or 8 query heads of the group that read K and V together. Score vectors hold
@@ -50,7 +53,7 @@ struct decode_tile {
 };
 
 /* One unit in flight. The arrays lie in the caller's workspace, in this order, 64-byte aligned;
- * only the scores of the current chunk and tile are on the stack. */
+ * only the scores of the current panel and tile are on the stack. */
 struct decode {
     const struct pkv__attn_call *call;
     const struct pkv__attn_unit *unit;
@@ -62,7 +65,7 @@ struct decode {
     struct decode_tile *tile; /* [n_tiles] */
     float *q;                 /* [group][dim] scaled, in base 2 unless softcap */
     float *acc;               /* [group][dim] sum of p * v since the tile's max */
-    float *score;             /* [DECODE_CHUNK][n_heads of the tile] z, then p; not in workspace */
+    float *score;             /* [DECODE_PANEL][n_heads of the tile] z, then p; not in workspace */
 };
 
 /* Heads of the tile that starts when `left` heads of the group are still to be placed. */
@@ -114,55 +117,54 @@ static inline void decode_begin(struct decode *d, const struct pkv__attn_call *c
     decode_carve(d, workspace);
 }
 
-/* Rows [i, i + n) of a chunk, which lie one token stride apart. */
-static inline void decode_fill_run(const struct decode *d, struct decode_chunk *c, int32_t i,
-                                   int32_t n, const char *k, const char *v)
+/* Rows of keys [i, i + n) of a panel, which lie one token stride apart. */
+static inline void decode_fill_run(const struct decode *d, const char **row, int32_t i, int32_t n,
+                                   const char *k, const char *v)
 {
-    for (int32_t t = 0; t < n; t++, k += d->k_token, v += d->v_token) {
-        c->k[i + t] = k;
-        c->v[i + t] = v;
+    for (const int32_t end = i + n; i < end; i++, k += d->k_token, v += d->v_token) {
+        row[i] = k;
+        row[i + DECODE_PANEL] = v;
     }
 }
 
-static inline void decode_fill_begin(const struct decode *d, struct decode_chunk *c, int32_t first)
+static inline void decode_fill_pad(const char **row, int32_t n)
 {
-    c->first = first;
-    c->n = pkv__min_i32(DECODE_CHUNK, d->range.hi - first);
-}
-
-static inline void decode_fill_pad(struct decode_chunk *c)
-{
-    for (int32_t i = c->n; i % DECODE_SUB != 0; i++) {
-        c->k[i] = c->k[c->n - 1];
-        c->v[i] = c->v[c->n - 1];
+    for (; n < DECODE_PANEL; n++) {
+        row[n] = row[n - 1];
+        row[n + DECODE_PANEL] = row[n + DECODE_PANEL - 1];
     }
 }
 
-typedef void (*decode_fill_fn)(const struct decode *d, int32_t first, struct decode_chunk *c);
+/* Rows of the panel of n keys that starts at key `first`. */
+typedef void (*decode_fill_fn)(const struct decode *d, int32_t first, int32_t n, const char **row);
 
-static inline void decode_fill_paged(const struct decode *d, int32_t first, struct decode_chunk *c)
+/* The first line of every run is fetched here, a panel early: random blocks miss the TLB, and with
+ * the walk begun the prefetch of whole rows keeps up better. */
+static inline void decode_fill_paged(const struct decode *d, int32_t first, int32_t n,
+                                     const char **row)
 {
-    decode_fill_begin(d, c, first);
     int32_t entry = first / d->block_tokens, offset = first % d->block_tokens;
-    for (int32_t i = 0; i < c->n; entry++, offset = 0) {
+    for (int32_t i = 0; i < n; entry++, offset = 0) {
         const int64_t id = pkv__checked_id(d->call, d->unit, entry, d->n_blocks);
-        const int32_t run = pkv__min_i32(c->n - i, d->block_tokens - offset);
-        decode_fill_run(d, c, i, run, d->k_base + id * d->k_block + offset * d->k_token,
-                        d->v_base + id * d->v_block + offset * d->v_token);
+        const int32_t run = pkv__min_i32(n - i, d->block_tokens - offset);
+        const char *k = d->k_base + id * d->k_block + offset * d->k_token;
+        const char *v = d->v_base + id * d->v_block + offset * d->v_token;
+        __builtin_prefetch(k, 0, 2);
+        __builtin_prefetch(v, 0, 2);
+        decode_fill_run(d, row, i, run, k, v);
         i += run;
     }
-    decode_fill_pad(c);
+    decode_fill_pad(row, n);
 }
 
 /* No table: sequence b lies in block b. */
-static inline void decode_fill_contiguous(const struct decode *d, int32_t first,
-                                          struct decode_chunk *c)
+static inline void decode_fill_contiguous(const struct decode *d, int32_t first, int32_t n,
+                                          const char **row)
 {
     const int64_t id = d->unit->seq;
-    decode_fill_begin(d, c, first);
-    decode_fill_run(d, c, 0, c->n, d->k_base + id * d->k_block + first * d->k_token,
+    decode_fill_run(d, row, 0, n, d->k_base + id * d->k_block + first * d->k_token,
                     d->v_base + id * d->v_block + first * d->v_token);
-    decode_fill_pad(c);
+    decode_fill_pad(row, n);
 }
 
 /* How a head's row ends: out = acc * factor / denom, lse. The sink joins here, once. */
