@@ -59,8 +59,8 @@ void op_tell(const world *w, const char *fmt, ...)
 
 static pkv_extra image_at(int first, wide t)
 {
-    pkv_extra e = { first, 1 + (int32_t)((t >> 8) % 5), { 0 } };
-    for (int i = 0; i < 32; i++) e.digest[i] = (uint8_t)((t >> 8) * 7u);
+    pkv_extra e = { first, 1 + (int32_t)((t >> 8 & 0xff) % 5), { 0 } };
+    for (int i = 0; i < 32; i++) e.digest[i] = (uint8_t)((t >> 8 & 0xff) * 7u);
     return e;
 }
 
@@ -69,7 +69,7 @@ void op_cut_text(call_tokens *c, const wide *text, int from, int n)
     c->t = (pkv_tokens){ c->ids, n, c->ex, 0 };
     for (int i = 0; i < from + n;) {
         pkv_extra e = image_at(i - from, text[i]);
-        bool image = (text[i] & 0xff) == IMAGE;
+        bool image = text[i] & IMAGE;
         if (image && e.first + e.n > 0) c->ex[c->t.n_extras++] = e;
         i += image ? e.n : 1;
     }
@@ -78,7 +78,8 @@ void op_cut_text(call_tokens *c, const wide *text, int from, int n)
 
 wide op_random_wide(uint64_t *rng)
 {
-    return op_below(rng, 12) ? (wide)op_below(rng, 3) : (wide)(IMAGE | op_below(rng, 3) << 8);
+    wide id = (wide)op_below(rng, 3);
+    return op_below(rng, 12) ? id : id | IMAGE | (wide)op_below(rng, 3) << 8;
 }
 
 /* Documents share beginnings with each other. */
@@ -87,7 +88,11 @@ static void make_docs(world *w, uint64_t *rng)
     for (int d = 0; d < N_DOCS; d++) {
         int shared = d ? op_below(rng, w->o->cfg.max_seq_tokens + 1) : 0;
         if (d) memcpy(w->doc[d], w->doc[op_below(rng, d)], sizeof w->doc[0]);
-        for (int i = shared; i < OR_TOKENS; i++) w->doc[d][i] = op_random_wide(rng);
+        bool ids_too = op_below(rng, 3); /* or the images only */
+        for (int i = shared; i < OR_TOKENS; i++) {
+            wide t = op_random_wide(rng);
+            w->doc[d][i] = ids_too || !d ? t : (t & ~0xffu) | (w->doc[d][i] & 0xff);
+        }
     }
 }
 

@@ -4,10 +4,11 @@
 
 #include "op_driver.h"
 
-enum { N_DOCS = 6, N_STALE = 4, IMAGE = 0xff, SPARE_ROOM = 4 };
+enum { N_DOCS = 6, N_STALE = 4, IMAGE = 1 << 30, SPARE_ROOM = 4 };
 
-/* A wide token: the id in the low byte; for IMAGE, the rest says which image: it covers 1 .. 5
- * tokens. So the tokens from 0 on decide the extras, however they are split over calls. */
+/* A wide token: the id in the low byte. With the flag IMAGE an image begins here, which the id does
+ * not show; the bits between say which: it covers 1 .. 5 tokens. So the tokens from 0 on decide the
+ * extras, however they are split over calls. */
 typedef uint32_t wide;
 
 typedef struct world {

@@ -64,7 +64,7 @@ static void stale_namespaces(void **state)
     (void)state;
     fx *f = fx_new(20, 4, PKV_MGR_PREFIX_CACHE);
     pkv_ns_params p = PKV_NS_PARAMS_INIT;
-    pkv_ns ns, bad[5];
+    pkv_ns ns, bad[6];
     pkv_seq s = { 3 };
     int32_t ids[1] = { 0 };
     pkv_tokens t = { ids, 1, NULL, 0 };
@@ -75,8 +75,9 @@ static void stale_namespaces(void **state)
     bad[2].v = UINT64_MAX;
     bad[3].v = 1;
     bad[4] = ns;
+    bad[5].v = (uint64_t)1 << 32 | 64; /* max_namespaces */
     assert_ok(pkv_ns_close(f->m, ns));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         fx_refused(f, PKV_E_STALE, pkv_seq_open(f->m, bad[i], &s));
         fx_refused(f, PKV_E_STALE, pkv_ns_close(f->m, bad[i]));
         fx_refused(f, PKV_E_STALE, pkv_blockmgr_probe(f->m, bad[i], &t, &f->match));

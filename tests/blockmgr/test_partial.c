@@ -217,6 +217,16 @@ static void images_cut_the_hit(void **state)
     t.n_extras = 0;
     assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &m));
     assert_int_equal(m.claimed, 2);
+    ex[0] = (pkv_extra){ 5, 2, { 2 } }; /* the second image alone */
+    t.n_extras = 1;
+    assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &m));
+    assert_int_equal(m.claimed, 2);
+    ex[0] = (pkv_extra){ 2, 2, { 1 } }; /* one before both */
+    ex[1] = ex[0];
+    ex[0] = (pkv_extra){ 1, 1, { 4 } };
+    t.n_extras = 2;
+    assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &m));
+    assert_int_equal(m.claimed, 1);
     ex[0] = (pkv_extra){ -3, 5, { 3 } }; /* covers the first token */
     t.n_extras = 1;
     assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &m));
