@@ -254,6 +254,19 @@ static void test_wrong_side(void **state)
     json_decref(root);
 }
 
+/* That the slow side is told apart is tested with a clock that knows no neighbours; here only that
+ * it is planted, right, and timed. */
+static void test_slow_side(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kernel --profile ci --batch 2q1s64 --self-test slow --json s.json"), 0);
+    json_t *root = load("s.json");
+    const json_t *slow = find_case(root, "self-test-slow");
+    assert_true(json_is_true(json_object_get(json_object_get(slow, "correct"), "ok")));
+    assert_false(json_is_null(json_object_get(slow, "ratio")));
+    json_decref(root);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -374,11 +387,11 @@ static void test_ci_profile(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_outputs), cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_capacity),       cmocka_unit_test(test_blockmgr),
-        cmocka_unit_test(test_wrong_side),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_help_and_list),  cmocka_unit_test(test_too_little_memory),
-        cmocka_unit_test(test_level),
+        cmocka_unit_test(test_kernel_outputs),    cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_capacity),          cmocka_unit_test(test_blockmgr),
+        cmocka_unit_test(test_wrong_side),        cmocka_unit_test(test_slow_side),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_help_and_list),
+        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_level),
     };
     const struct CMUnitTest long_tests[] = { cmocka_unit_test(test_ci_profile) };
     if (argc > 1 && strcmp(argv[1], "long") == 0)
