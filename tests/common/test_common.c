@@ -3,10 +3,13 @@
 #include "common/cpu_detect.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -254,6 +257,29 @@ static void test_log(void **state)
     assert_int_equal(l.n, 3);
 }
 
+/* debug_level decides, and nothing else: a release build with it asserts, a debug build without
+ * does not. The child dies of the assert, or does not notice it. */
+static void test_asserts_follow_the_debug_level(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const volatile int zero = 0;
+        fclose(stderr);
+        signal(SIGABRT, SIG_DFL);
+        PKV_ASSERT(zero == 1);
+        _exit(7);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+#if PKV_DEBUG_LEVEL >= 1
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
+#else
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+#endif
+}
+
 /* /proc/cpuinfo is the kernel's own answer to the same question: cpuid and what it saves. */
 static void test_cpu_against_the_kernel(void **state)
 {
@@ -289,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_memory_comes_from_the_hook),
         cmocka_unit_test(test_memory_without_a_hook),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_asserts_follow_the_debug_level),
         cmocka_unit_test(test_cpu_against_the_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
