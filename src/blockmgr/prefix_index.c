@@ -4,14 +4,20 @@
  * The hash only narrows: a match compares parent, tokens and extras exactly. A node that would lie
  * more than PROBE_MAX slots from home is not indexed, so crafted collisions cost hits and never
  * time or truth. PKV_HASH_BITS (tests only) cuts the hash to that many bits and lifts the bound:
- * everything must still give the same answers. */
+ * everything must still give the same answers. With PKV_PROBE_MAX as well the bound is that; with 0
+ * bits it is then the number of nodes that can be had. */
 #include "blockmgr_internal.h"
 
 #ifdef PKV_HASH_BITS
 #define HASH_MASK ((UINT64_C(1) << PKV_HASH_BITS) - 1)
-#define PROBE_MAX UINT32_MAX
 #else
 #define HASH_MASK UINT64_MAX
+#endif
+#if defined(PKV_PROBE_MAX)
+#define PROBE_MAX ((uint32_t)PKV_PROBE_MAX)
+#elif defined(PKV_HASH_BITS)
+#define PROBE_MAX UINT32_MAX
+#else
 #define PROBE_MAX                                                                                  \
     64u /* at load 1/2 with an honest hash, runs beyond 30 are not seen in practice                \
          */

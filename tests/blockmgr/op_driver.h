@@ -38,6 +38,7 @@ typedef struct op_cover {
 typedef struct op_run {
     uint64_t seed;    /* of configuration and documents */
     uint8_t secret;   /* fills hash_secret; results must not depend on it */
+    int most_nodes;   /* what the probe bound allows in a build with one hash value; 0: any */
     bool alone;       /* the oracle only, against its simulated bytes */
     FILE *trace;      /* every call in words, or NULL */
     op_cover *cover;  /* or NULL */

@@ -238,6 +238,7 @@ static void begin(world *w, op_run *run, pkv_blockmgr_config *cfg, void **arena)
     const int style = (int)(run->seed % OP_N_STYLES);
     make_config(cfg, &rng, style, run->secret);
     or_init(w->o, cfg);
+    w->o->probe_nodes = run->most_nodes;
     make_docs(w, &rng);
     w->wild = style == 3 ? 2 : 1u << (1 + op_below(&rng, 5));
     w->run = run;

@@ -100,7 +100,8 @@ typedef struct or_ns {
 
 typedef struct oracle {
     pkv_blockmgr_config cfg; /* defaults filled in */
-    int T;
+    int T, probe_nodes; /* probe_nodes: with one hash value for all, what the probe bound allows; 0:
+                           any */
     int free_id[OR_BLOCKS], n_free, list[2][OR_BLOCKS], n_list[2]; /* list 1: protected */
     bool used[OR_BLOCKS];
     or_node node[OR_BLOCKS];

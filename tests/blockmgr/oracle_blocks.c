@@ -238,8 +238,9 @@ bool or_attach(oracle *o, int ns, int parent, const or_unit *u, const uint64_t *
     bool partial = u->n < o->T;
     or_node *nd = or_find(o, ns, parent, u), *old = or_node_of(o, b, &k);
     or_count_content(o, &nodes, &extras);
-    nodes -= old && k < 0 && !old->n_spare; /* goes to make room */
-    if (!nd && nodes >= o->cfg.max_nodes) {
+    bool full = o->probe_nodes && nodes >= o->probe_nodes; /* judged with the old key in place */
+    nodes -= old && k < 0 && !old->n_spare;                /* goes to make room */
+    if (!nd && (full || nodes >= o->cfg.max_nodes)) {
         o->cover[partial ? OR_PARTIAL_REFUSED : OR_UNIT_NO_NODE]++;
         return false;
     }

@@ -1,11 +1,12 @@
 /* Random operations on the manager and on the oracle, compared after each one (op_driver.h).
  *
- *   random_ops [--seeds N] [--seed S] [--ops N] [--alone] [--trace]
+ *   random_ops [--seeds N] [--seed S] [--ops N] [--nodes N] [--alone] [--trace]
  *
  * --seeds N   N configurations, from --seed on (default: the environment's PKV_SEED, else 1)
  * --ops N     operations for each of them
  * --alone     the oracle only, against its simulated bytes
  * --trace     print every call of the first seed
+ * --nodes N   the build has one hash value and the probe bound N: no more nodes fit the index
  * --quick     do not demand that every status and transition is reached
  * A failing list is shrunk and printed. Every eighth seed runs again with another hash secret and
  * must give the same digests. Last line: `N passed, N failed, N skipped`, one per seed, plus one
@@ -115,15 +116,14 @@ static void report(op_run run, op *ops, int n_ops)
     run.trace = stdout;
     printf("shrunk to %d operations:\n", n);
     if (op_run_list(&run, ops, n)) printf("does not fail again\n");
-    printf("  => %s\nrepeat: random_ops --seeds 1 --seed %llu --ops %d --quick\n", run.why,
-           (unsigned long long)run.seed, n_ops);
+    printf("  => %s\nrepeat: random_ops --seeds 1 --seed %llu --ops %d --nodes %d --quick\n",
+           run.why, (unsigned long long)run.seed, n_ops, run.most_nodes);
     fflush(stdout);
 }
 
-static bool run_seed(uint64_t seed, op *ops, int n_ops, bool alone, FILE *trace, op_cover *cover,
-                     uint64_t *digests)
+static bool run_seed(op_run run, op *ops, int n_ops, uint64_t *digests)
 {
-    op_run run = { .seed = seed, .secret = 1, .alone = alone, .trace = trace, .cover = cover };
+    const uint64_t seed = run.seed;
     uint64_t rng = seed * 0x2545f4914f6cdd1du + 1;
     for (int i = 0; i < n_ops; i++) ops[i] = op_random(&rng, (int)(seed % OP_N_STYLES));
     if (!op_run_list(&run, ops, n_ops)) {
@@ -131,8 +131,8 @@ static bool run_seed(uint64_t seed, op *ops, int n_ops, bool alone, FILE *trace,
         return false;
     }
     *digests = (*digests ^ run.digests) * 0x100000001b3u;
-    if (seed % 8 || alone) return true;
-    op_run other = { .seed = seed, .secret = 0xa7 };
+    if (seed % 8 || run.alone) return true;
+    op_run other = { .seed = seed, .secret = 0xa7, .most_nodes = run.most_nodes };
     if (op_run_list(&other, ops, n_ops) && other.digests == run.digests) return true;
     printf("FAILED seed %llu: digests depend on hash_secret\n", (unsigned long long)seed);
     return false;
@@ -143,31 +143,31 @@ int main(int argc, char **argv)
     const char *given = getenv("PKV_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 1, seeds = 700;
     int n_ops = 2000, passed = 0, failed = 0;
-    bool alone = false, quick = false;
+    bool quick = false;
+    op_run run = { .secret = 1 };
     uint64_t digests = 0; /* equal on every platform and compiler for the same seeds */
-    FILE *trace = NULL;
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
         if (!strcmp(argv[i], "--seeds") && more) seeds = strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--seed") && more) seed = strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--ops") && more) n_ops = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--alone")) alone = true;
+        else if (!strcmp(argv[i], "--nodes") && more) run.most_nodes = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--alone")) run.alone = true;
         else if (!strcmp(argv[i], "--quick")) quick = true;
-        else if (!strcmp(argv[i], "--trace")) trace = stdout;
+        else if (!strcmp(argv[i], "--trace")) run.trace = stdout;
         else n_ops = 0;
     }
     op *ops = n_ops > 0 ? malloc((size_t)n_ops * sizeof *ops) : NULL;
-    op_cover *cover = calloc(1, sizeof *cover);
+    op_cover *cover = run.cover = calloc(1, sizeof *cover);
     if (!ops || !cover) {
-        fprintf(
-            stderr,
-            "usage: random_ops [--seeds N] [--seed S] [--ops N] [--alone] [--quick] [--trace]\n");
+        fprintf(stderr, "usage: random_ops [--seeds N] [--seed S] [--ops N] [--nodes N] [--alone] "
+                        "[--quick] [--trace]\n");
         return 2;
     }
     printf("seeds %llu .. %llu, %d operations each\n", (unsigned long long)seed,
            (unsigned long long)(seed + seeds - 1), n_ops);
-    for (uint64_t s = seed; s < seed + seeds && failed < 5; s++, trace = NULL)
-        *(run_seed(s, ops, n_ops, alone, trace, cover, &digests) ? &passed : &failed) += 1;
+    for (run.seed = seed; run.seed < seed + seeds && failed < 5; run.seed++, run.trace = NULL)
+        *(run_seed(run, ops, n_ops, &digests) ? &passed : &failed) += 1;
     printf("all digests folded: %016llx\n%llu operations; reached:\n", (unsigned long long)digests,
            (unsigned long long)cover->ops);
     bool all = print_cover(cover);
