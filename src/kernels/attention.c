@@ -1,17 +1,17 @@
 /* The public entry of attention: validate once, resolve defaults, cut the call into units (one
- * sequence, one kv head), and give each to a kernel.
+ * sequence, one kv head or all), and give each to a kernel.
  *
  * Lengths and tables are data from outside. Here every sequence gets the part of its row of ids and
  * of its rows of q that really exists; kernels then check single ids as they use them. */
 #include "common/number_format.h"
 #include "kernels/kernels_internal.h"
 
-size_t pkv__attn_workspace_bytes(int32_t group, int32_t dim)
+size_t pkv__attn_workspace_bytes(int32_t n_q_heads, int32_t dim)
 {
     /* Per query head q and o in float and the numbers of a running softmax, which vector levels
      * keep once per lane; per unit a tile of scores, 128 keys times 8 heads, twice. */
     enum { STATE_FLOATS = 64, SCORE_FLOATS = 2 * 128 * 8 };
-    const size_t floats = (size_t)group * (2 * (size_t)dim + STATE_FLOATS) + SCORE_FLOATS;
+    const size_t floats = (size_t)n_q_heads * (2 * (size_t)dim + STATE_FLOATS) + SCORE_FLOATS;
     return pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
 }
 
@@ -27,8 +27,7 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
         return pkv__refuse(&be->log, PKV_E_UNSUPPORTED,
                            "workspace: dims %d and %d are not multiples of 8 up to %d", k_dim,
                            v_dim, PKV__MAX_DIM);
-    *workspace_bytes =
-        pkv__attn_workspace_bytes(n_q_heads / n_kv_heads, pkv__max_i32(k_dim, v_dim));
+    *workspace_bytes = pkv__attn_workspace_bytes(n_q_heads, pkv__max_i32(k_dim, v_dim));
     return PKV_OK;
 }
 
@@ -147,8 +146,11 @@ static void run_sequences(const pkv_backend *be, const struct pkv__attn_call *c,
         cut_keys(c, &u);
         u.pos0 = c->batch->kv_pos0 ? c->batch->kv_pos0[b] : 0;
         if (u.q_len == 0) continue;
-        const pkv__attn_fn attend = pkv__attn_choose(&be->kernels, c, u.q_len, NULL, NULL);
-        for (u.kv_head = 0; u.kv_head < c->k->n_heads; u.kv_head++) attend(c, &u, workspace);
+        bool decode;
+        const pkv__attn_fn attend = pkv__attn_choose(&be->kernels, c, u.q_len, NULL, &decode);
+        u.n_kv_heads = decode ? c->k->n_heads : 1;
+        for (u.kv_head = 0; u.kv_head < c->k->n_heads; u.kv_head += u.n_kv_heads)
+            attend(c, &u, workspace);
     }
 }
 

@@ -31,14 +31,16 @@ struct pkv__attn_call {
     uint32_t *bad; /* [4] report of this call; never NULL; OR bits, first offender in 1..3 */
 };
 
-/* One unit of work: all query rows of one sequence against one kv head. The lengths are clamped to
+/* One unit of work: all query rows of one sequence against kv heads that follow each other: one for
+ * `rows` kernels, all of them for `decode` kernels. The lengths are clamped to
  * what the batch arrays and the views really hold. */
 struct pkv__attn_unit {
-    int32_t seq, kv_head;
-    int32_t row0, q_len; /* rows of q, out and lse */
-    int32_t kv_len;      /* keys that exist: 0 .. what the row of ids can hold */
-    int32_t pos0;        /* kv_pos0 of the sequence */
-    const int32_t *ids;  /* row of the block table; NULL in the contiguous entry */
+    int32_t seq;
+    int32_t kv_head, n_kv_heads; /* heads [kv_head, kv_head + n_kv_heads) */
+    int32_t row0, q_len;         /* rows of q, out and lse */
+    int32_t kv_len;              /* keys that exist: 0 .. what the row of ids can hold */
+    int32_t pos0;                /* kv_pos0 of the sequence */
+    const int32_t *ids;          /* row of the block table; NULL in the contiguous entry */
 };
 
 typedef void (*pkv__attn_fn)(const struct pkv__attn_call *call, const struct pkv__attn_unit *unit,
@@ -121,7 +123,7 @@ const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool decode);
 
 /* Bytes of workspace that any level's attention needs for these dims (one call, one thread).
  * `dim` is the larger of the dims of K and V. A multiple of 64. */
-size_t pkv__attn_workspace_bytes(int32_t group, int32_t dim);
+size_t pkv__attn_workspace_bytes(int32_t n_q_heads, int32_t dim);
 
 /* Checks of public arguments, shared by the entries. Each logs what it refuses. */
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t);

@@ -2,8 +2,13 @@
  * its visible keys. Plain C; compiled once into each level with that level's flags.
  *
  *   visible keys [lo, hi)    | panel: 32 keys | panel | panel | panel | ...  | tail |
- *   row pointers             K x 32  V x 32  K x 32  V x 32  ...      in the order of reading
- *                               ^ being read       ^ 48 rows later: being prefetched
+ *   a stretch: 1-8 panels    kv head 0: K x 32  V x 32 ..., head 1: K x 32  V x 32 ..., ...
+ *   row pointers                           ^ being read       ^ 48 rows later: being prefetched
+ *
+ * All kv heads of a stretch, about a block long, come before the next stretch: in a block the heads
+ * lie side by side, so a block is read in one run, and paging costs what its few jumps cost. Where
+ * the heads lie far apart instead (contiguous, head-major), a head's keys come before the next
+ * head.
  *
  * Only the filling of the row pointers, a panel at a time, knows whether there is a table, how
  * large a block is and how rows are strided; all arithmetic sees nothing but row pointers. So the
@@ -30,7 +35,8 @@ enum {
     /* Keys between two looks at the running maximum, and the keys that one partial sum of p * v or
      * p runs over: at most 32 + n / 32 additions in a row, which docs/numerics.md allows n keys. */
     DECODE_PANEL = 32,
-    DECODE_AHEAD = 48, /* rows from what is read to what is prefetched; see avx512_decode.c */
+    DECODE_AHEAD = 48,  /* rows from what is read to what is prefetched; see avx512_decode.c */
+    DECODE_STRETCH = 8, /* most panels of one head that are read before the next head */
     DECODE_LANES_MAX = 16,
     DECODE_TILE_HEADS_MAX = 8
 };
@@ -40,7 +46,7 @@ enum {
  */
 struct decode_panel {
     int32_t first, n;       /* first key index */
-    const char *const *row; /* [32] of K, then [32] of V, then the next panel's */
+    const char *const *row; /* [32] of K, then [32] of V, then those that are read next */
 };
 
 /* A tile: 1, 2, 4 or 8 query heads of the group that read K and V together. Score vectors hold
@@ -49,7 +55,7 @@ struct decode_tile {
     float max[DECODE_LANES_MAX]; /* running maximum of the scores, base 2; equal for equal heads */
     float sum[DECODE_LANES_MAX]; /* sum of p since `max`; the lanes of one head add up to l */
     float slope[DECODE_LANES_MAX]; /* ALiBi slope * log2(e) of the lane's head; 0: none */
-    int32_t head0, n_heads;        /* within the group */
+    int32_t head0, n_heads;        /* query heads, from the first one of the unit */
 };
 
 /* One unit in flight. The arrays lie in the caller's workspace, in this order, 64-byte aligned;
@@ -58,13 +64,14 @@ struct decode {
     const struct pkv__attn_call *call;
     const struct pkv__attn_unit *unit;
     struct pkv__key_range range;
-    int32_t dim, n_tiles, n_blocks, block_tokens;
-    const char *k_base, *v_base;                /* block 0, token 0 of the unit's kv head */
-    int64_t k_block, k_token, v_block, v_token; /* strides in bytes */
+    int32_t dim, n_blocks, block_tokens;
+    int32_t n_q_heads, tiles_per_kv_head, stretch_panels;
+    const char *k_base, *v_base; /* block 0, token 0 of the unit's first kv head */
+    int64_t k_block, k_token, k_head, v_block, v_token, v_head; /* strides in bytes */
     float softcap2;           /* softcap * log2(e); 0: off. Then q is scaled by scale / softcap */
-    struct decode_tile *tile; /* [n_tiles] */
-    float *q;                 /* [group][dim] scaled, in base 2 unless softcap */
-    float *acc;               /* [group][dim] sum of p * v since the tile's max */
+    struct decode_tile *tile; /* [kv heads][tiles_per_kv_head] */
+    float *q;                 /* [n_q_heads][dim] scaled, in base 2 unless softcap */
+    float *acc;               /* [n_q_heads][dim] sum of p * v since the tile's max */
     float *score;             /* [DECODE_PANEL][n_heads of the tile] z, then p; not in workspace */
 };
 
@@ -77,20 +84,22 @@ static inline int32_t decode_tile_heads(int32_t left)
 static inline void decode_carve(struct decode *d, void *workspace)
 {
     const int32_t group = d->call->group;
+    int32_t n_tiles = 0;
     d->tile = workspace;
-    d->n_tiles = 0;
-    for (int32_t head = 0; head < group;) {
-        struct decode_tile *t = &d->tile[d->n_tiles++];
+    d->n_q_heads = d->unit->n_kv_heads * group;
+    for (int32_t head = 0; head < d->n_q_heads;) {
+        struct decode_tile *t = &d->tile[n_tiles++];
         t->head0 = head;
-        t->n_heads = decode_tile_heads(group - head);
+        t->n_heads = decode_tile_heads(group - head % group);
         head += t->n_heads;
     }
-    char *at = (char *)workspace + pkv__align_up((size_t)d->n_tiles * sizeof *d->tile, 64);
-    const size_t floats = (size_t)group * (size_t)d->dim; /* dim % 16 == 0: stays aligned */
+    d->tiles_per_kv_head = n_tiles / d->unit->n_kv_heads;
+    char *at = (char *)workspace + pkv__align_up((size_t)n_tiles * sizeof *d->tile, 64);
+    const size_t floats = (size_t)d->n_q_heads * (size_t)d->dim; /* dim % 16 == 0: stays aligned */
     d->q = (float *)(void *)at;
     d->acc = d->q + floats;
     PKV_ASSERT((size_t)((char *)(d->acc + floats) - (char *)workspace) <=
-               pkv__attn_workspace_bytes(group, d->dim));
+               pkv__attn_workspace_bytes(d->n_q_heads, d->dim));
     memset(d->acc, 0, floats * sizeof *d->acc);
 }
 
@@ -111,8 +120,12 @@ static inline void decode_begin(struct decode *d, const struct pkv__attn_call *c
     d->v_base = (const char *)v->data + unit->kv_head * v->head_stride * v_size;
     d->k_block = k->block_stride * k_size;
     d->k_token = k->token_stride * k_size;
+    d->k_head = k->head_stride * k_size;
     d->v_block = v->block_stride * v_size;
     d->v_token = v->token_stride * v_size;
+    d->v_head = v->head_stride * v_size;
+    d->stretch_panels =
+        pkv__max_i32(1, pkv__min_i32(DECODE_STRETCH, d->block_tokens / DECODE_PANEL));
     d->softcap2 = call->opts->softcap > 0 ? (float)(call->opts->softcap * M_LOG2E) : 0.f;
     decode_carve(d, workspace);
 }
@@ -135,7 +148,7 @@ static inline void decode_fill_pad(const char **row, int32_t n)
     }
 }
 
-/* Rows of the panel of n keys that starts at key `first`. */
+/* The unit's first kv head: rows of the panel of n keys that starts at key `first`. */
 typedef void (*decode_fill_fn)(const struct decode *d, int32_t first, int32_t n, const char **row);
 
 /* The first line of every run is fetched here, a panel early: random blocks miss the TLB, and with
@@ -155,6 +168,17 @@ static inline void decode_fill_paged(const struct decode *d, int32_t first, int3
         i += run;
     }
     decode_fill_pad(row, n);
+}
+
+/* The same rows of the kv head `n` heads further on. */
+static inline void decode_shift_rows(const struct decode *d, const char *const *row, int32_t n,
+                                     const char **to)
+{
+    const int64_t k = n * d->k_head, v = n * d->v_head;
+    for (int32_t i = 0; i < DECODE_PANEL; i++) {
+        to[i] = row[i] + k;
+        to[i + DECODE_PANEL] = row[i + DECODE_PANEL] + v;
+    }
 }
 
 /* No table: sequence b lies in block b. */
@@ -208,10 +232,10 @@ static inline void decode_write_lse(const struct decode *d, int32_t head, float 
 static inline void decode_write_empty(const struct decode *d)
 {
     const pkv_tensor3 *out = d->call->out;
-    const int32_t group = d->call->group, head0 = d->unit->kv_head * group;
+    const int32_t head0 = d->unit->kv_head * d->call->group;
     const int64_t size = pkv__elem_bytes(out->dtype);
     const bool base2 = d->call->lse && d->call->lse->base2;
-    for (int32_t r = 0; r < group; r++) {
+    for (int32_t r = 0; r < d->n_q_heads; r++) {
         const int64_t at = d->unit->row0 * out->row_stride + (head0 + r) * out->head_stride;
         memset((char *)out->data + at * size, 0, (size_t)(d->dim * size));
         const float *sink = d->call->opts->sink;
