@@ -58,7 +58,7 @@ typedef struct pkv_blockmgr_config {
 /* ---------------------------------------------------------------- plan, memory, life */
 
 /* Bytes of the arena for this configuration; 0 if it is invalid (pkv_blockmgr_init then says why).
- * Pure. With one 16-token block per node about 180 bytes per block, tokens included, plus
+ * Pure. With one 16-token block per node about 185 bytes per block, tokens included, plus
  * 4 * max_seqs * max_seq_tokens / block_tokens for the rows. */
 PKV_API size_t pkv_blockmgr_bytes(const pkv_blockmgr_config *cfg);
 

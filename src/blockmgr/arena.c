@@ -68,8 +68,9 @@ static bool lay_out(const pkv_blockmgr_config *cfg, pkv_blockmgr *m)
     m->index_mask = cache ? index_slots(cfg->max_nodes) - 1 : 0;
     m->off_blocks = place_part(&end, (size_t)cfg->n_blocks, 1, sizeof(struct block_rec));
     m->off_free_ids = place_part(&end, (size_t)cfg->n_blocks, 1, sizeof(int32_t));
-    m->off_nodes = place_part(&end, nodes, 1, sizeof(struct node));
-    m->off_node_tokens = place_part(&end, nodes, unit, sizeof(int32_t));
+    m->node_bytes =
+        pkv__align_up(sizeof(struct node) + unit * sizeof(int32_t), cache ? PART_ALIGN : 8);
+    m->off_nodes = place_part(&end, nodes, 1, m->node_bytes);
     m->off_index = place_part(&end, (size_t)m->index_mask + 1, 1, sizeof(int32_t));
     m->off_extras =
         place_part(&end, cache ? (size_t)cfg->max_extras : 1, 1, sizeof(struct extra_entry));
@@ -79,9 +80,8 @@ static bool lay_out(const pkv_blockmgr_config *cfg, pkv_blockmgr *m)
     m->off_scratch = place_part(&end, (size_t)m->row_width, 1, sizeof(int32_t));
     m->off_namespaces = place_part(&end, (size_t)cfg->max_namespaces, 1, sizeof(struct ns_rec));
     m->arena_bytes = end;
-    return m->off_blocks && m->off_free_ids && m->off_nodes && m->off_node_tokens && m->off_index &&
-           m->off_extras && m->off_seqs && m->off_tails && m->off_rows && m->off_scratch &&
-           m->off_namespaces;
+    return m->off_blocks && m->off_free_ids && m->off_nodes && m->off_index && m->off_extras &&
+           m->off_seqs && m->off_tails && m->off_rows && m->off_scratch && m->off_namespaces;
 }
 
 size_t pkv_blockmgr_bytes(const pkv_blockmgr_config *cfg)

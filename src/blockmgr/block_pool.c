@@ -55,8 +55,8 @@ static void list_unlink(pkv_blockmgr *m, int32_t block)
 void pkv__evict_insert(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *blocks = blocks_of(m), *rec = &blocks[block];
-    const struct node *node = &nodes_of(m)[rec->node];
-    const int32_t parent = is_root(node->parent) ? NONE : nodes_of(m)[node->parent].block;
+    const struct node *node = node_at(m, rec->node);
+    const int32_t parent = is_root(node->parent) ? NONE : node_at(m, node->parent)->block;
     PKV_ASSERT(rec->ref == 0 && node->block == block);
     rec->state = BLOCK_CACHED;
     if (parent != NONE && blocks[parent].state == BLOCK_CACHED)
@@ -135,7 +135,7 @@ void pkv__block_unref(pkv_blockmgr *m, int32_t block)
     PKV_ASSERT(rec->state == BLOCK_ACTIVE && rec->ref > 0);
     if (--rec->ref > 0) return;
     m->n_active--;
-    if (rec->node != NONE && (rec->spare || nodes_of(m)[rec->node].oldest_spare != NONE))
+    if (rec->node != NONE && (rec->spare || node_at(m, rec->node)->oldest_spare != NONE))
         pkv__node_detach(m, block);
     if (rec->node == NONE) pkv__block_free(m, block);
     else pkv__evict_insert(m, block);

@@ -1,8 +1,8 @@
 /* Inside the block manager: records, the arena, and what the files offer each other.
  *
- *   arena   [manager | block records | free ids | nodes | node tokens | index | extras | sequences
- * | tails | rows | scratch | namespaces], every part 64-byte aligned, found by offsets from the
- * manager: an arena may be copied elsewhere and used there.
+ *   arena   [manager | block records | free ids | nodes, each with its tokens | index | extras |
+ * sequences | tails | rows | scratch | namespaces], every part 64-byte aligned, found by offsets
+ * from the manager: an arena may be copied elsewhere and used there.
  *
  *   arena.c        configuration, sizes, init, create, destroy
  *   block_pool.c   free ids, taking, references, the eviction lists
@@ -123,9 +123,10 @@ struct pkv_blockmgr {
     uint64_t query_tokens, hit_tokens, taken_blocks, evicted_blocks, copies, withdrawn,
         unindexed_units;
 
+    size_t node_bytes; /* from one node to the next */
     /* Byte offsets from the manager. */
-    size_t off_blocks, off_free_ids, off_nodes, off_node_tokens, off_index, off_extras, off_seqs,
-        off_tails, off_rows, off_scratch, off_namespaces;
+    size_t off_blocks, off_free_ids, off_nodes, off_index, off_extras, off_seqs, off_tails,
+        off_rows, off_scratch, off_namespaces;
 
     pkv_allocator alloc; /* of the arena, if create made it */
     size_t arena_bytes;
@@ -140,8 +141,6 @@ struct pkv_blockmgr {
     }
 PKV_ARENA_PART(blocks_of, struct block_rec, off_blocks)      /* [n_blocks] */
 PKV_ARENA_PART(free_ids_of, int32_t, off_free_ids)           /* [n_free], top last */
-PKV_ARENA_PART(nodes_of, struct node, off_nodes)             /* [node_high] */
-PKV_ARENA_PART(all_node_tokens, int32_t, off_node_tokens)    /* [node_high][block_tokens] */
 PKV_ARENA_PART(index_of, int32_t, off_index)                 /* [index_mask + 1] node ids */
 PKV_ARENA_PART(extras_of, struct extra_entry, off_extras)    /* [extra_high] */
 PKV_ARENA_PART(seqs_of, struct seq_rec, off_seqs)            /* [max_seqs] */
@@ -150,9 +149,14 @@ PKV_ARENA_PART(all_rows, int32_t, off_rows)                  /* [max_seqs][row_w
 PKV_ARENA_PART(scratch_of, int32_t, off_scratch)             /* [row_width] node ids of a match */
 PKV_ARENA_PART(namespaces_of, struct ns_rec, off_namespaces) /* [max_namespaces] */
 
-static inline int32_t *node_tokens(const pkv_blockmgr *m, int32_t node)
+/* A node and, right behind it, its tokens: one look at content is one piece of memory. */
+static inline struct node *node_at(const pkv_blockmgr *m, int32_t id)
 {
-    return all_node_tokens(m) + (size_t)node * (size_t)m->block_tokens;
+    return (struct node *)((uintptr_t)m + m->off_nodes + (size_t)id * m->node_bytes); /* NOLINT */
+}
+static inline int32_t *node_tokens(const pkv_blockmgr *m, int32_t id)
+{
+    return (int32_t *)(void *)(node_at(m, id) + 1); /* [block_tokens] */
 }
 static inline int32_t seq_index(const pkv_blockmgr *m, const struct seq_rec *s)
 {
@@ -273,6 +277,8 @@ struct unit_key {
 };
 uint64_t pkv__unit_hash(const pkv_blockmgr *m, uint64_t parent_hash, const int32_t *ids,
                         int32_t n_tokens, struct extra_list extras);
+/* Exact: hash, parent, tokens and extras. */
+bool pkv__node_holds(const pkv_blockmgr *m, int32_t node, const struct unit_key *key);
 int32_t pkv__index_find(const pkv_blockmgr *m, const struct unit_key *key); /* node or NONE */
 bool pkv__index_has_room(const pkv_blockmgr *m, uint64_t hash);
 void pkv__index_insert(pkv_blockmgr *m, int32_t node);

@@ -50,10 +50,9 @@ static void commit_content(pkv_blockmgr *m, struct seq_rec *s, const pkv_tokens 
 /* A hit counts when the sequence that claimed it goes on: what is left of the claim is marked. */
 static void mark_claim(pkv_blockmgr *m, struct seq_rec *s)
 {
-    struct node *nodes = nodes_of(m);
     int32_t id = s->last_node;
-    for (int32_t u = s->n_units; u > s->claim; u--) id = nodes[id].parent;
-    for (; s->claim > 0; s->claim--, id = nodes[id].parent) nodes[id].hit = true;
+    for (int32_t u = s->n_units; u > s->claim; u--) id = node_at(m, id)->parent;
+    for (; s->claim > 0; s->claim--, id = node_at(m, id)->parent) node_at(m, id)->hit = true;
 }
 
 /* Extras of this call may continue, but not contradict, those of the tail. */

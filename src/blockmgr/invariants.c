@@ -61,7 +61,7 @@ static pkv_status check_row(const pkv_blockmgr *m, int32_t idx)
     const int32_t offset = block_offset(m, s->committed);
     if (s->reserved == s->committed || offset == 0) return PKV_OK;
     const struct block_rec *tail = &blocks_of(m)[row[block_index(m, s->committed)]];
-    HOLDS(m, tail->ref == 1 && (tail->node == NONE || nodes_of(m)[tail->node].n_tokens <= offset),
+    HOLDS(m, tail->ref == 1 && (tail->node == NONE || node_at(m, tail->node)->n_tokens <= offset),
           "I6: sequence %d has room in block %d, which it must not write", idx,
           row[block_index(m, s->committed)]);
     return PKV_OK;
@@ -136,7 +136,7 @@ static int32_t count_extras(const pkv_blockmgr *m, int32_t entry, int32_t n_toke
 /* Spares of a node: linked both ways, referenced, beside a referenced main block. */
 static pkv_status check_spares(const pkv_blockmgr *m, int32_t id)
 {
-    const struct node *n = &nodes_of(m)[id];
+    const struct node *n = node_at(m, id);
     int32_t prev = NONE;
     for (int32_t b = n->oldest_spare; b != NONE; prev = b, b = blocks_of(m)[b].next) {
         HOLDS(m, block_id(m, b), "I4: node %d has spare %d", id, b);
@@ -153,10 +153,10 @@ static pkv_status check_spares(const pkv_blockmgr *m, int32_t id)
 static pkv_status check_node(const pkv_blockmgr *m, int32_t id, int32_t parent, int32_t newer,
                              int32_t *n_extras)
 {
-    const struct node *n = &nodes_of(m)[id];
+    const struct node *n = node_at(m, id);
     HOLDS(m, n->parent == parent && n->newer == newer, "I4: node %d is not linked to its family",
           id);
-    HOLDS(m, is_root(parent) || nodes_of(m)[parent].n_tokens == m->block_tokens,
+    HOLDS(m, is_root(parent) || node_at(m, parent)->n_tokens == m->block_tokens,
           "I4: partial node %d has a child", parent);
     HOLDS(m, n->n_tokens >= 1 && n->n_tokens <= m->block_tokens, "I4: node %d has %d tokens", id,
           n->n_tokens);
@@ -189,14 +189,14 @@ static pkv_status check_trees(const pkv_blockmgr *m, int32_t *n_extras)
                   "I4: the tree of namespace %d names node %d", i, id);
             const pkv_status status = check_node(m, id, parent, newer, n_extras);
             if (status != PKV_OK) return status;
-            if (nodes_of(m)[id].first_child != NONE) {
-                parent = id, newer = NONE, id = nodes_of(m)[id].first_child;
+            if (node_at(m, id)->first_child != NONE) {
+                parent = id, newer = NONE, id = node_at(m, id)->first_child;
                 continue;
             }
-            while (id != NONE && nodes_of(m)[id].older == NONE)
-                id = is_root(nodes_of(m)[id].parent) ? NONE : nodes_of(m)[id].parent;
+            while (id != NONE && node_at(m, id)->older == NONE)
+                id = is_root(node_at(m, id)->parent) ? NONE : node_at(m, id)->parent;
             if (id == NONE) break;
-            newer = id, parent = nodes_of(m)[id].parent, id = nodes_of(m)[id].older;
+            newer = id, parent = node_at(m, id)->parent, id = node_at(m, id)->older;
         }
     }
     HOLDS(m, n_nodes == m->n_nodes, "I8: %d nodes in the trees, %d counted", n_nodes, m->n_nodes);
@@ -213,7 +213,7 @@ static pkv_status check_block_links(const pkv_blockmgr *m)
         const struct block_rec *r = &blocks_of(m)[b];
         if (r->node == NONE) continue;
         HOLDS(m, r->node >= 0 && r->node < m->node_high, "I4: block %d holds node %d", b, r->node);
-        HOLDS(m, r->spare || nodes_of(m)[r->node].block == b,
+        HOLDS(m, r->spare || node_at(m, r->node)->block == b,
               "I4: block %d is neither main block nor spare of node %d", b, r->node);
         n_main += !r->spare;
     }
@@ -245,8 +245,8 @@ static pkv_status check_lists(const pkv_blockmgr *m)
     }
     for (int32_t b = 1; b < m->n_blocks; b++) {
         const struct block_rec *r = &blocks_of(m)[b];
-        if (r->node == NONE || r->spare || is_root(nodes_of(m)[r->node].parent)) continue;
-        const int32_t parent = nodes_of(m)[nodes_of(m)[r->node].parent].block;
+        if (r->node == NONE || r->spare || is_root(node_at(m, r->node)->parent)) continue;
+        const int32_t parent = node_at(m, node_at(m, r->node)->parent)->block;
         if (blocks_of(m)[parent].state != BLOCK_CACHED) continue;
         HOLDS(m, r->state == BLOCK_CACHED && r->planned < blocks_of(m)[parent].planned,
               "I7: block %d goes after block %d, which holds its parent", b, parent);
@@ -268,7 +268,7 @@ static pkv_status check_chains(const pkv_blockmgr *m, int32_t *n_extras)
         for (int32_t u = s->n_units - 1; u >= 0; u--) {
             HOLDS(m, id >= 0 && blocks_of(m)[row_of(m, s)[u]].node == id,
                   "I9: sequence %d: block %d does not hold unit %d", i, row_of(m, s)[u], u);
-            id = nodes_of(m)[id].parent;
+            id = node_at(m, id)->parent;
         }
         HOLDS(m, id == root_of(s->ns), "I9: sequence %d does not begin at its root", i);
         if (!has_flag(m, PKV_MGR_PREFIX_CACHE)) continue;

@@ -106,11 +106,11 @@ pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params, pkv_ns *o
 /* Free every block of the tree below `root`: children before parents, newest first. */
 static void drop_tree(pkv_blockmgr *m, int32_t root)
 {
-    struct node *nodes = nodes_of(m);
     int32_t id = *pkv__children_of(m, root);
     while (id != NONE) {
-        while (nodes[id].first_child != NONE) id = nodes[id].first_child;
-        const int32_t block = nodes[id].block, older = nodes[id].older, parent = nodes[id].parent;
+        while (node_at(m, id)->first_child != NONE) id = node_at(m, id)->first_child;
+        const int32_t block = node_at(m, id)->block, older = node_at(m, id)->older,
+                      parent = node_at(m, id)->parent;
         pkv__evict_remove(m, block);
         pkv__node_remove(m, id);
         pkv__block_free(m, block);

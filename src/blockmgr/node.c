@@ -13,29 +13,29 @@
 int32_t *pkv__children_of(const pkv_blockmgr *m, int32_t parent)
 {
     return is_root(parent) ? &namespaces_of(m)[ns_of_root(parent)].first_child
-                           : &nodes_of(m)[parent].first_child;
+                           : &node_at(m, parent)->first_child;
 }
 
 static void link_child(pkv_blockmgr *m, int32_t id)
 {
-    struct node *nodes = nodes_of(m), *n = &nodes[id];
+    struct node *n = node_at(m, id);
     int32_t *head = pkv__children_of(m, n->parent);
     n->older = *head, n->newer = NONE;
-    if (*head != NONE) nodes[*head].newer = id;
+    if (*head != NONE) node_at(m, *head)->newer = id;
     *head = id;
 }
 
 static void unlink_child(pkv_blockmgr *m, int32_t id)
 {
-    struct node *nodes = nodes_of(m), *n = &nodes[id];
-    if (n->newer != NONE) nodes[n->newer].older = n->older;
+    struct node *n = node_at(m, id);
+    if (n->newer != NONE) node_at(m, n->newer)->older = n->older;
     else *pkv__children_of(m, n->parent) = n->older;
-    if (n->older != NONE) nodes[n->older].newer = n->newer;
+    if (n->older != NONE) node_at(m, n->older)->newer = n->newer;
 }
 
 static void push_spare(pkv_blockmgr *m, int32_t node, int32_t block)
 {
-    struct node *n = &nodes_of(m)[node];
+    struct node *n = node_at(m, node);
     struct block_rec *blocks = blocks_of(m);
     blocks[block].node = node, blocks[block].spare = true;
     blocks[block].prev = n->newest_spare, blocks[block].next = NONE;
@@ -47,7 +47,7 @@ static void push_spare(pkv_blockmgr *m, int32_t node, int32_t block)
 static void unlink_spare(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *blocks = blocks_of(m), *rec = &blocks[block];
-    struct node *n = &nodes_of(m)[rec->node];
+    struct node *n = node_at(m, rec->node);
     if (rec->prev != NONE) blocks[rec->prev].next = rec->next;
     else n->oldest_spare = rec->next;
     if (rec->next != NONE) blocks[rec->next].prev = rec->prev;
@@ -58,7 +58,7 @@ static void unlink_spare(pkv_blockmgr *m, int32_t block)
 static int32_t take_node(pkv_blockmgr *m)
 {
     int32_t id = m->free_node;
-    if (id != NONE) m->free_node = nodes_of(m)[id].older;
+    if (id != NONE) m->free_node = node_at(m, id)->older;
     else if (m->node_high < m->max_nodes) id = m->node_high++;
     else return NONE;
     m->n_nodes++;
@@ -67,14 +67,14 @@ static int32_t take_node(pkv_blockmgr *m)
 
 static void give_node(pkv_blockmgr *m, int32_t id)
 {
-    nodes_of(m)[id].older = m->free_node;
+    node_at(m, id)->older = m->free_node;
     m->free_node = id;
     m->n_nodes--;
 }
 
 void pkv__node_remove(pkv_blockmgr *m, int32_t id)
 {
-    struct node *n = &nodes_of(m)[id];
+    struct node *n = node_at(m, id);
     PKV_ASSERT(n->first_child == NONE && n->oldest_spare == NONE);
     pkv__index_remove(m, id);
     unlink_child(m, id);
@@ -87,7 +87,7 @@ void pkv__node_detach(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *rec = &blocks_of(m)[block];
     const int32_t id = rec->node;
-    struct node *n = &nodes_of(m)[id];
+    struct node *n = node_at(m, id);
     if (rec->spare) {
         unlink_spare(m, block);
     } else if (n->oldest_spare != NONE) {
@@ -106,7 +106,7 @@ void pkv__node_detach(pkv_blockmgr *m, int32_t block)
 static void join_node(pkv_blockmgr *m, int32_t id, int32_t block)
 {
     struct block_rec *blocks = blocks_of(m);
-    struct node *n = &nodes_of(m)[id];
+    struct node *n = node_at(m, id);
     const int32_t old = n->block;
     if (blocks[old].state != BLOCK_CACHED) {
         push_spare(m, id, block);
@@ -122,7 +122,7 @@ static void join_node(pkv_blockmgr *m, int32_t id, int32_t block)
 static void fill_node(pkv_blockmgr *m, int32_t id, const struct unit_key *key, int32_t block,
                       int32_t extras)
 {
-    nodes_of(m)[id] = (struct node){ .hash = key->hash,
+    *node_at(m, id) = (struct node){ .hash = key->hash,
                                      .parent = key->parent,
                                      .first_child = NONE,
                                      .block = block,
@@ -140,7 +140,7 @@ static void fill_node(pkv_blockmgr *m, int32_t id, const struct unit_key *key, i
 static bool sole_holder(const pkv_blockmgr *m, int32_t block)
 {
     const struct block_rec *rec = &blocks_of(m)[block];
-    return rec->node != NONE && !rec->spare && nodes_of(m)[rec->node].oldest_spare == NONE;
+    return rec->node != NONE && !rec->spare && node_at(m, rec->node)->oldest_spare == NONE;
 }
 
 int32_t pkv__node_publish(pkv_blockmgr *m, const struct unit_key *key, int32_t block,

@@ -26,7 +26,7 @@
 uint64_t pkv__parent_hash(const pkv_blockmgr *m, int32_t parent)
 {
     return is_root(parent) ? namespaces_of(m)[ns_of_root(parent)].root_hash
-                           : nodes_of(m)[parent].hash;
+                           : node_at(m, parent)->hash;
 }
 
 uint64_t pkv__unit_hash(const pkv_blockmgr *m, uint64_t parent_hash, const int32_t *ids,
@@ -44,9 +44,9 @@ uint64_t pkv__unit_hash(const pkv_blockmgr *m, uint64_t parent_hash, const int32
     return pkv__siphash_end(&h, (uint64_t)n_tokens, END_BYTES) & HASH_MASK;
 }
 
-static bool holds(const pkv_blockmgr *m, int32_t node, const struct unit_key *key)
+bool pkv__node_holds(const pkv_blockmgr *m, int32_t node, const struct unit_key *key)
 {
-    const struct node *n = &nodes_of(m)[node];
+    const struct node *n = node_at(m, node);
     return n->hash == key->hash && n->parent == key->parent && n->n_tokens == key->n_tokens &&
            memcmp(node_tokens(m, node), key->ids, (size_t)key->n_tokens * sizeof *key->ids) == 0 &&
            pkv__extras_equal(m, extra_entries(n->extras), key->extras, key->n_tokens);
@@ -58,7 +58,7 @@ int32_t pkv__index_find(const pkv_blockmgr *m, const struct unit_key *key)
     uint32_t at = (uint32_t)key->hash & m->index_mask;
     for (uint32_t i = 0; i <= m->index_mask && i < PROBE_MAX; i++, at = (at + 1) & m->index_mask) {
         if (slots[at] == NONE) return NONE;
-        if (holds(m, slots[at], key)) return slots[at];
+        if (pkv__node_holds(m, slots[at], key)) return slots[at];
     }
     return NONE;
 }
@@ -75,7 +75,7 @@ bool pkv__index_has_room(const pkv_blockmgr *m, uint64_t hash)
 void pkv__index_insert(pkv_blockmgr *m, int32_t node)
 {
     int32_t *slots = index_of(m);
-    uint32_t at = (uint32_t)nodes_of(m)[node].hash & m->index_mask;
+    uint32_t at = (uint32_t)node_at(m, node)->hash & m->index_mask;
     while (slots[at] != NONE) at = (at + 1) & m->index_mask;
     slots[at] = node;
 }
@@ -83,13 +83,12 @@ void pkv__index_insert(pkv_blockmgr *m, int32_t node)
 void pkv__index_remove(pkv_blockmgr *m, int32_t node)
 {
     int32_t *slots = index_of(m);
-    const struct node *nodes = nodes_of(m);
     const uint32_t mask = m->index_mask;
-    uint32_t hole = (uint32_t)nodes[node].hash & mask;
+    uint32_t hole = (uint32_t)node_at(m, node)->hash & mask;
     while (slots[hole] != node) hole = (hole + 1) & mask;
     /* Move back every follower whose home is not behind the hole. */
     for (uint32_t at = (hole + 1) & mask; slots[at] != NONE; at = (at + 1) & mask) {
-        const uint32_t home = (uint32_t)nodes[slots[at]].hash & mask;
+        const uint32_t home = (uint32_t)node_at(m, slots[at])->hash & mask;
         if (((at - home) & mask) < ((at - hole) & mask)) continue;
         slots[hole] = slots[at];
         hole = at;

@@ -16,7 +16,7 @@ struct call_plan {
 static enum tail_action choose_action(const pkv_blockmgr *m, const struct block_rec *rec,
                                       int32_t offset, bool avoid_copies)
 {
-    const struct node *node = rec->node != NONE ? &nodes_of(m)[rec->node] : NULL;
+    const struct node *node = rec->node != NONE ? node_at(m, rec->node) : NULL;
     const bool alone = rec->ref - rec->planned == 1;
     if (alone && (!node || node->n_tokens <= offset)) return TAIL_KEEP;
     return avoid_copies && alone && node->first_child == NONE ? TAIL_TAKE_OVER : TAIL_COPY;

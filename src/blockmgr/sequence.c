@@ -127,8 +127,8 @@ static void cut_chain(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
         return;
     }
     int32_t id = s->last_node; /* becomes the node of unit `units`, which is cut into */
-    for (int32_t u = s->n_units - 1; u > units; u--) id = nodes_of(m)[id].parent;
-    const struct node *n = &nodes_of(m)[id];
+    for (int32_t u = s->n_units - 1; u > units; u--) id = node_at(m, id)->parent;
+    const struct node *n = node_at(m, id);
     pkv__extras_drop(m, &s->tail_extras);
     memcpy(tail_tokens(m, s), node_tokens(m, id), (size_t)rest * sizeof(int32_t));
     s->ended = rest > 0 && !pkv__extras_append(m, &s->tail_extras, extra_entries(n->extras), rest);
@@ -162,7 +162,7 @@ static void publish_partial(pkv_blockmgr *m, struct seq_rec *s)
         return;
     const int32_t block = row_of(m, s)[block_index(m, s->committed)];
     const int32_t held = blocks_of(m)[block].node;
-    if (held != NONE && nodes_of(m)[held].n_tokens >= rest) return;
+    if (held != NONE && node_at(m, held)->n_tokens >= rest) return;
     struct unit_key key = { 0, s->last_node, tail_tokens(m, s), rest,
                             extra_entries(s->tail_extras) };
     key.hash = pkv__unit_hash(m, pkv__parent_hash(m, key.parent), key.ids, rest, key.extras);

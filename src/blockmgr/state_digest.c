@@ -61,7 +61,7 @@ static void add_blocks(struct digest *d, const pkv_blockmgr *m)
 
 static void add_node(struct digest *d, const pkv_blockmgr *m, int32_t id)
 {
-    const struct node *n = &nodes_of(m)[id];
+    const struct node *n = node_at(m, id);
     add(d, n->n_tokens);
     for (int32_t i = 0; i < n->n_tokens; i++) add(d, node_tokens(m, id)[i]);
     add_extras(d, m, n->extras);
@@ -81,15 +81,15 @@ static void add_trees(struct digest *d, const pkv_blockmgr *m)
         add_bytes(d, ns->identity, sizeof ns->identity);
         for (int32_t id = ns->first_child; id != NONE;) {
             add_node(d, m, id);
-            if (nodes_of(m)[id].first_child != NONE) {
-                id = nodes_of(m)[id].first_child;
+            if (node_at(m, id)->first_child != NONE) {
+                id = node_at(m, id)->first_child;
                 continue;
             }
-            while (id != NONE && nodes_of(m)[id].older == NONE) {
+            while (id != NONE && node_at(m, id)->older == NONE) {
                 add(d, INT64_MAX); /* up */
-                id = is_root(nodes_of(m)[id].parent) ? NONE : nodes_of(m)[id].parent;
+                id = is_root(node_at(m, id)->parent) ? NONE : node_at(m, id)->parent;
             }
-            if (id != NONE) id = nodes_of(m)[id].older;
+            if (id != NONE) id = node_at(m, id)->older;
         }
     }
 }

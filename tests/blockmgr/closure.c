@@ -132,14 +132,14 @@ static void add_block(struct naming *k, int32_t b)
 
 static void add_node(struct naming *k, const pkv_blockmgr *m, int32_t id)
 {
-    const struct node *n = &nodes_of(m)[id];
+    const struct node *n = node_at(m, id);
     add(k, n->n_tokens);
     for (int32_t i = 0; i < n->n_tokens; i++) add(k, node_tokens(m, id)[i]);
     add(k, n->hit);
     add_block(k, n->block);
     for (int32_t b = n->oldest_spare; b != NONE; b = blocks_of(m)[b].next) add_block(k, b);
     add(k, -1);
-    for (int32_t c = n->first_child; c != NONE; c = nodes_of(m)[c].older) add_node(k, m, c);
+    for (int32_t c = n->first_child; c != NONE; c = node_at(m, c)->older) add_node(k, m, c);
     add(k, -2);
 }
 
@@ -163,7 +163,7 @@ static void name_state(const pkv_blockmgr *m, uint64_t key[2])
         for (int32_t b = m->lists[c].head; b != NONE; b = blocks_of(m)[b].next) add_block(&k, b);
     for (int32_t i = 0; i < opt.namespaces; i++, add(&k, -4)) {
         const int32_t idx = pkv__ns_find(m, namespaces[i]);
-        for (int32_t id = namespaces_of(m)[idx].first_child; id != NONE; id = nodes_of(m)[id].older)
+        for (int32_t id = namespaces_of(m)[idx].first_child; id != NONE; id = node_at(m, id)->older)
             add_node(&k, m, id);
     }
     key[0] = pkv__siphash_end(&k.a, 0, 0);
