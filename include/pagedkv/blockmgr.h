@@ -18,6 +18,7 @@
  * Rules that hold everywhere:
  *  - Every mutating call is all or nothing: on any status but PKV_OK the digest is unchanged and
  *    no output is written.
+ *  - A struct that begins with struct_size and carries another size is PKV_E_ABI in every function.
  *  - No allocation, no lock, no system call after init. One writer thread per manager: every
  *    function here, const ones included, is called from one thread at a time (const ones use
  *    scratch space inside the manager).
@@ -121,8 +122,8 @@ typedef struct pkv_need {
     uint32_t struct_size;
     int32_t new_blocks; /* blocks taken, destinations of copies included */
     int32_t copies;     /* of them */
-    int32_t evictions;  /* cached blocks that would lose their content */
-    int32_t zeros;      /* entries of work->zero */
+    int32_t evictions;  /* cached blocks that would lose their content; 0 unless PKV_OK */
+    int32_t zeros;      /* entries of work->zero; 0 unless PKV_OK */
     pkv_status verdict; /* what pkv_seq_reserve would answer with large enough work arrays */
 } pkv_need;
 #define PKV_NEED_INIT                                                                              \
@@ -184,7 +185,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_re
 
 /* Say which tokens lie in the next tokens->n reserved slots. With PREFIX_CACHE every block that is
  * full becomes findable. `step` is PKV_STEP_NONE: the K/V are written or ordered before any later
- * read. n 0 does nothing. Where the content already exists, the block becomes its duplicate (a
+ * read. n 0 changes nothing. Where the content already exists, the block becomes its duplicate (a
  * spare): it stays with the sequence, and takes the content over when the first copy goes; an
  * existing copy that nobody refers to is freed in favour of this one.
  *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while

@@ -38,7 +38,8 @@ typedef struct pkv_blockmgr_config {
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
     int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1024; sets the width of the rows */
     int32_t max_nodes;      /* content nodes; 0: one per block, which is never too few */
-    int32_t max_extras;     /* entries (unit x extra key) kept with content; 0: n_blocks / 4 + 64 */
+    int32_t max_extras;     /* entries (block x extra key) kept with content and with the unfinished
+                               blocks of open sequences; 0: n_blocks / 4 + 64 */
     int32_t max_namespaces; /* the default one included; 0: 64 */
     uint32_t flags;         /* PKV_MGR_* */
     pkv_zero_policy zero_policy; /* of the one domain */

@@ -171,8 +171,9 @@ pkv_status pkv_blockmgr_need(const pkv_blockmgr *mgr, const pkv_reserve_req *req
     *out = (pkv_need){ .struct_size = sizeof *out,
                        .new_blocks = plan.n_taken,
                        .copies = plan.n_copies,
-                       .evictions = pkv__max_i32(0, plan.n_taken - mgr->n_free),
                        .verdict = verdict };
-    if (verdict == PKV_OK) out->zeros = pkv__count_zeros(mgr, plan.n_taken, 0);
+    if (verdict != PKV_OK) return PKV_OK;
+    out->evictions = pkv__max_i32(0, plan.n_taken - mgr->n_free);
+    out->zeros = pkv__count_zeros(mgr, plan.n_taken, 0);
     return PKV_OK;
 }

@@ -237,8 +237,6 @@ static void do_need(world *w, const op *x)
     agree(w, OP_need, no.verdict, no.verdict);
     if (w->run->alone) return;
     if (pkv_blockmgr_need(w->mgr, q, n, &nm) != PKV_OK) op_fail(w, "need refused");
-    if (no.verdict == PKV_E_NO_BLOCKS) /* nothing is evicted or zeroed then: counts left open */
-        no.evictions = nm.evictions, no.zeros = nm.zeros;
     if (memcmp(&no, &nm, sizeof no))
         op_fail(w, "need: new %d copies %d evictions %d zeros %d %s, expected %d %d %d %d %s",
                 nm.new_blocks, nm.copies, nm.evictions, nm.zeros, pkv_status_name(nm.verdict),

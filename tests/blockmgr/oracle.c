@@ -467,6 +467,7 @@ void or_need(oracle *o, const pkv_reserve_req *q, int32_t n, pkv_need *out)
     if (out->verdict != PKV_OK && out->verdict != PKV_E_NO_BLOCKS) return;
     out->copies = p.n_copy;
     out->new_blocks = p.n_copy + p.n_new;
+    if (out->verdict != PKV_OK) return;
     out->evictions = MAX(0, out->new_blocks - o->n_free);
     out->zeros = or_zeros_of(o, out->new_blocks, 0);
 }
