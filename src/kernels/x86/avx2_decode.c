@@ -1,10 +1,10 @@
 /* Decode attention of the avx2 level (AVX2, FMA, F16C): the vectors of x86_decode.inc, which has
  * the picture of the data flow. What was tried for prefetching stands in avx512_decode.c.
  *
- * Same setting as there: paged 0.52 .. 0.55, contiguous 0.57 .. 0.60 of the read loop for f16 with
- * 4 heads in a tile. From L2 it is 23 GB/s, which is 0.7 of the FMA peak of 8-float vectors: on
- * such a machine arithmetic is the limit. Eight accumulators: four heads and two keys (scores) or
- * two vectors (values); 16 registers leave no room for more beside the queries. */
+ * Same setting as there, on a busy machine: about 0.5 .. 0.6 of the read loop for f16 with 4 heads
+ * in a tile, paged and contiguous. From L2 it is 23 GB/s, which is 0.7 of the FMA peak of 8-float
+ * vectors: on such a machine arithmetic is the limit. Eight accumulators: four heads and two keys
+ * (scores) or two vectors (values); 16 registers leave no room for more beside the queries. */
 #include "kernels/x86/x86_decode.h"
 
 #include <immintrin.h>
