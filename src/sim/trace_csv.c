@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define MAX_LINE_BYTES ((size_t)1 << 20)
+#define MAX_SKIPPED_BYTES ((size_t)64 << 20) /* of one line; a source may never end a line */
 #define CHUNK_BYTES ((size_t)1 << 16)
 #define FIRST_BUFFER_BYTES ((size_t)1 << 14)
 #define MAX_BUFFER_BYTES (MAX_LINE_BYTES + CHUNK_BYTES)
@@ -80,32 +81,41 @@ static pkv_status fill(reader *rd)
     return PKV_OK;
 }
 
-/* The next line without its end. *line.at NULL: there is none. A line above MAX_LINE_BYTES is cut
- * there, *too_long is set and its rest skipped. */
+/* Give up on a line that does not end; forget what is read of it but its first byte, so that it
+ * does not come out as blank. */
+static pkv_status skip_ahead(reader *rd, size_t *skipped)
+{
+    *skipped += rd->to - rd->from - 1;
+    rd->to = rd->from + 1;
+    if (*skipped <= MAX_SKIPPED_BYTES) return PKV_OK;
+    return pkv__refuse(&rd->cfg->log, PKV_E_FORMAT,
+                       "line %lld: no line end within %d MiB; is this a text file?",
+                       (long long)rd->line + 1, (int)(MAX_SKIPPED_BYTES >> 20));
+}
+
+/* The next line without its end. *at NULL: there is none. A line above MAX_LINE_BYTES sets
+ * *too_long; the header comes back as soon as it is that long, of a row the rest is skipped. */
 static pkv_status line_next(reader *rd, char **at, size_t *len, bool *too_long)
 {
     size_t seen = 0; /* unread bytes known to hold no LF */
-    *too_long = false;
+    size_t skipped = 0;
     *at = NULL;
     for (;;) {
         char *start = rd->buffer + rd->from;
         const size_t n = rd->to - rd->from;
         char *end = n > seen ? memchr(start + seen, '\n', n - seen) : NULL;
-        if (end || (rd->at_end && n > 0)) {
+        if (end || (rd->at_end && n > 0) || (n > MAX_LINE_BYTES && !rd->header)) {
             *at = start;
             *len = end ? (size_t)(end - start) : n;
+            *too_long = skipped > 0 || *len > MAX_LINE_BYTES;
             rd->from += *len + (end != NULL);
             rd->out->last_row_unterminated = !end;
             break;
         }
         if (rd->at_end) return PKV_OK;
-        seen = n;
-        if (n > MAX_LINE_BYTES) { /* forget all but its first byte, so that it is not blank */
-            *too_long = true;
-            rd->to = rd->from + 1;
-            seen = 1;
-        }
-        const pkv_status status = fill(rd);
+        pkv_status status = n > MAX_LINE_BYTES ? skip_ahead(rd, &skipped) : PKV_OK;
+        seen = rd->to - rd->from;
+        if (status == PKV_OK) status = fill(rd);
         if (status != PKV_OK) return status;
     }
     rd->line++;
@@ -193,7 +203,7 @@ static pkv_status read_header(reader *rd)
             at += 3;
             len -= 3;
         }
-    } while (is_blank(at, len));
+    } while (!too_long && is_blank(at, len));
     if (*at == '{')
         return pkv__refuse(log, PKV_E_FORMAT,
                            "line %lld: this looks like JSON lines; a CSV header is expected",

@@ -265,6 +265,75 @@ static void test_long_lines(void **state)
     free(text);
 }
 
+/* A source without line ends: `head`, then one byte for ever. */
+typedef struct endless {
+    const char *head;
+    char byte;
+    int64_t given;
+} endless;
+
+static int64_t read_endless(void *ctx, void *buf, size_t cap)
+{
+    endless *e = ctx;
+    size_t n = strlen(e->head);
+    if (n > cap) n = cap;
+    if (n > 0) {
+        memcpy(buf, e->head, n);
+        e->head += n;
+    } else {
+        n = cap;
+        memset(buf, e->byte, n);
+    }
+    e->given += (int64_t)n;
+    return e->given > INT64_C(256) << 20 ? -1 : (int64_t)n; /* the test ends, whatever happens */
+}
+
+static void expect_end(const char *head, char byte, int64_t most_mib, const char *words)
+{
+    endless e = { head, byte, 0 };
+    pkv_sim_trace t = PKV_SIM_TRACE_INIT;
+    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+    last = (heard){ { 0 }, 0 };
+    cfg.log = (pkv_logger){ hear, &last };
+    assert_int_equal(pkv_sim_trace_read_csv(read_endless, &e, &cfg, &t), PKV_E_FORMAT);
+    if (!strstr(last.text, words)) fail_msg("said '%s', expected '%s'", last.text, words);
+    assert_in_range(e.given, 1 << 20, most_mib << 20);
+}
+
+/* The header is given up at 1 MiB, a row at 64 MiB. */
+static void test_endless_lines(void **state)
+{
+    (void)state;
+    expect_end("", '\0', 2, "line 1: not a CSV header (longer than 1 MiB)");
+    expect_end("", ' ', 2, "line 1: not a CSV header (longer than 1 MiB)");
+    expect_end("\n\nTIME", 'x', 2, "line 3: not a CSV header (longer than 1 MiB)");
+    expect_end(HEAD T0 ",374,44\n", 'x', 66, "line 3: no line end within 64 MiB");
+    expect_end(HEAD T0 ",374,44\n", ' ', 66, "line 3: no line end within 64 MiB");
+}
+
+/* Of 1 MiB and not a byte more, however the bytes come in. */
+static void test_longest_line(void **state)
+{
+    (void)state;
+    enum { LONGEST = 1 << 20 };
+    char *text = malloc(LONGEST + 500);
+    assert_non_null(text);
+    for (int more = 0; more < 2; more++) {
+        const int n = sprintf(text, HEAD T0 ",374,44\n" T1 ",396,109");
+        const int row = (int)strlen(T1 ",396,109"), end = n - row + LONGEST + more;
+        memset(text + n, ' ', (size_t)(end - n));
+        text[end] = '\n';
+        pkv_sim_trace t;
+        assert_int_equal(
+            read_bytes(text, (size_t)end + 1, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t),
+            PKV_OK);
+        assert_int_equal(t.n_reqs, 2 - more);
+        assert_int_equal(t.dropped[PKV_SIM_DROP_JUNK], more);
+        pkv_sim_trace_free(&t);
+    }
+    free(text);
+}
+
 static void test_times_backwards(void **state)
 {
     (void)state;
@@ -483,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_dropped_rows),
         cmocka_unit_test(test_nul_bytes),
         cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_endless_lines),
+        cmocka_unit_test(test_longest_line),
         cmocka_unit_test(test_random_files),
         cmocka_unit_test(test_times_backwards),
         cmocka_unit_test(test_limits),

@@ -116,6 +116,8 @@ def test_bad_traces(folder):
         expect(sorted(p.name for p in folder.iterdir()) == ["t.csv"], "a file was left behind")
 
     bad("", "t.csv: the file is empty")
+    if os.path.exists("/dev/zero"):
+        refused("/dev/zero: line 1: not a CSV header (longer than 1 MiB)", "run", "--trace", "/dev/zero")
     bad(HEAD, "t.csv: a header, but no rows")
     bad("a,b,c\n1,2,3\n", "t.csv: line 1: no known format")
     bad("TIMESTAMP;ContextTokens;GeneratedTokens\n", "t.csv: line 1: fields are not separated")
