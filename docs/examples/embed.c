@@ -1,14 +1,21 @@
 /* Embedding PagedKV: two requests whose prompts begin alike are decoded side by side. The second
  * finds the common blocks in the cache and computes only what is its own. The "model" makes its
  * numbers up; everything else is what an engine does. Build it with the installed package:
- *     cc embed.c $(pkg-config --cflags --libs pagedkv) */
+ *     cc docs/examples/embed.c $(pkg-config --cflags --libs pagedkv) */
 #include <pagedkv/pagedkv.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { LAYERS = 2, Q_HEADS = 4, KV_HEADS = 2, DIM = 64, BLOCK_TOKENS = 16, N_BLOCKS = 32 };
 enum { N_SEQS = 2, N_PROMPT = 37, N_COMMON = 32, N_NEW = 12 };
-#define TRY(call) ((call) == PKV_OK ? (void)0 : exit(printf("failed: %s\n", #call)))
+#define TRY(call) try_call(call, #call)
+
+static void try_call(pkv_status status, const char *call)
+{
+    if (status == PKV_OK) return; /* an engine would preempt and retry on PKV_E_NO_BLOCKS */
+    fprintf(stderr, "%s: %s\n%s\n", pkv_status_name(status), pkv_status_text(status), call);
+    exit(1);
+}
 
 struct engine {
     pkv_backend *be;   /* runs kernels on this CPU */
@@ -24,6 +31,15 @@ static pkv_tensor3 project(float *data, int heads, int layer, int first, const i
     for (int i = 0, row = heads * DIM; i < n * row; i++)
         data[i] = 0.01f * (float)((31 * i + 7 * layer + first + i / row + ids[i / row]) % 101);
     return (pkv_tensor3){ data, PKV_F32, heads, DIM, n, heads * DIM, DIM };
+}
+
+/* What match and reserve want done to bytes before the next KV write. Nothing to zero here: the
+ * manager's zero_policy is off. */
+static void run_work(const struct engine *e, const pkv_block_work *work)
+{
+    pkv_store_info_t at = PKV_STORE_INFO_INIT;
+    TRY(pkv_store_info(e->store, &at));
+    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, work->copy, work->n_copy));
 }
 
 /* Compute tokens [first, first + n) of a sequence with room for them; returns the next token. In
@@ -59,10 +75,8 @@ int main(void)
     struct engine e = { 0 };
     pkv_seq seq[N_SEQS];
     pkv_block_copy copies[N_SEQS];
-    const int32_t *row;
-    int32_t row_len, prompt[N_PROMPT], next[N_SEQS];
+    int32_t prompt[N_PROMPT], next[N_SEQS];
     pkv_block_work work = { sizeof work, NULL, 0, 0, copies, N_SEQS, 0 };
-    pkv_store_info_t at = PKV_STORE_INFO_INIT;
     pkv_store_config store = PKV_STORE_CONFIG_INIT;
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
     store.shape = (pkv_kv_shape){ LAYERS, KV_HEADS, DIM, BLOCK_TOKENS, PKV_F16 };
@@ -70,30 +84,26 @@ int main(void)
     cfg.block_tokens = BLOCK_TOKENS, cfg.max_seqs = N_SEQS, cfg.max_seq_tokens = 128;
     TRY(pkv_backend_create_cpu(&(pkv_cpu_config)PKV_CPU_CONFIG_INIT, &e.be));
     TRY(pkv_store_create(&store, &e.store));
-    TRY(pkv_store_info(e.store, &at));
     TRY(pkv_blockmgr_create(&cfg, NULL, &e.mgr));
     TRY(pkv_attn_workspace(e.be, Q_HEADS, KV_HEADS, DIM, DIM, &e.workspace_bytes));
-    e.workspace = aligned_alloc(64, e.workspace_bytes / 64 * 64 + 64);
+    if (!(e.workspace = aligned_alloc(64, e.workspace_bytes / 64 * 64 + 64))) return 1;
     for (int s = 0; s < N_SEQS; s++) { /* prefill: claim what is cached, compute the rest */
         pkv_match hit = PKV_MATCH_INIT;
         for (int i = 0; i < N_PROMPT; i++) prompt[i] = i < N_COMMON ? i : 1000 * (s + 1) + i;
         const pkv_tokens ids = { prompt, N_PROMPT, NULL, 0 };
         TRY(pkv_seq_open(e.mgr, (pkv_ns){ 0 }, &seq[s]));
         TRY(pkv_seq_match(e.mgr, seq[s], &ids, N_PROMPT - 1, N_PROMPT, &work, &hit));
+        run_work(&e, &work);
         printf("sequence %d: %d of %d prompt tokens were cached\n", s, hit.claimed, N_PROMPT);
         next[s] = forward(&e, seq[s], hit.claimed, prompt + hit.claimed, N_PROMPT - hit.claimed);
     }
     for (int t = 0; t < N_NEW; t++) { /* decode: room for one token each, both or none */
         TRY(pkv_seq_reserve(e.mgr, (pkv_reserve_req[]){ { seq[0], 1 }, { seq[1], 1 } }, 2, &work));
-        TRY(pkv_blocks_copy(e.be, at.base, at.block_bytes, N_BLOCKS, work.copy, work.n_copy));
+        run_work(&e, &work);
         for (int s = 0; s < N_SEQS; s++) next[s] = forward(&e, seq[s], N_PROMPT + t, &next[s], 1);
     }
-    for (int s = 0; s < N_SEQS; s++) {
-        TRY(pkv_seq_row(e.mgr, seq[s], 0, &row, &row_len));
-        printf("sequence %d: %d tokens in blocks", s, N_PROMPT + N_NEW);
-        for (int i = 0; i < row_len; i++) printf(" %d%s", row[i], i + 1 < row_len ? "" : "\n");
-        TRY(pkv_seq_close(e.mgr, seq[s])); /* the blocks stay as cache */
-    }
+    for (int s = 0; s < N_SEQS; s++) TRY(pkv_seq_close(e.mgr, seq[s])); /* blocks stay as cache */
+    printf("%d tokens each, the last one is %d and %d\n", N_PROMPT + N_NEW, next[0], next[1]);
     pkv_blockmgr_destroy(e.mgr), pkv_store_destroy(e.store), pkv_backend_destroy(e.be);
     free(e.workspace);
     return 0;

@@ -2,8 +2,9 @@
  * that parts hand to each other, the log callback and the allocator hook.
  *
  * The library never prints, exits, aborts (in a release build), reads the environment or keeps
- * writable globals. Every function that can fail returns a pkv_status; the reason in words goes to
- * the log callback of the object concerned, if one is set. */
+ * writable globals. Every function that can fail returns a pkv_status; where more is to be said
+ * than the status says, the reason in words goes to the log callback of the object concerned, if
+ * one is set. */
 #ifndef PAGEDKV_BASE_H
 #define PAGEDKV_BASE_H
 

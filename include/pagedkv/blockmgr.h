@@ -18,7 +18,8 @@
  * Rules that hold everywhere:
  *  - Every mutating call is all or nothing: on any status but PKV_OK the digest is unchanged and
  *    no output is written.
- *  - A struct that begins with struct_size and carries another size is PKV_E_ABI in every function.
+ *  - A struct that begins with struct_size and carries another size is PKV_E_ABI in every function
+ *    that returns a status.
  *  - No allocation, no lock, no system call after init. One writer thread per manager: every
  *    function here, const ones included, is called from one thread at a time (const ones use
  *    scratch space inside the manager).
@@ -189,13 +190,13 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_re
  * spare): it stays with the sequence, and takes the content over when the first copy goes; an
  * existing copy that nobody refers to is freed in favour of this one.
  *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while
- *                      the sequence is indexed) a first extra that begins at or before the last one
- *                      given earlier for the block that is being filled, and is not the same
- *   PKV_E_STALE        (also any step)
- *   PKV_E_STATE        more than reserved
- * If nodes, extras or the probe bound run out, the block is not findable and neither is what
- * follows it in this sequence, until it is truncated to before that block (statistics count it).
- * O(n). */
+ *                      the sequence is indexed) a first extra that began in tokens of the
+ * unfinished block and is not the last one given for them PKV_E_STALE        a closed sequence, or
+ * any other step PKV_E_STATE        more than reserved If nodes, extras or the probe bound run out,
+ * the block is not findable and neither is what follows it in this sequence, until it is truncated
+ * to before that block (statistics count it). The same happens where fork, truncate or match would
+ * have to copy extras and there is no room. O(n), and O(claimed / block_tokens) once after a match.
+ */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq,
                                                 const pkv_tokens *tokens, pkv_step step);
 
@@ -210,11 +211,12 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_fork(pkv_blockmgr *mgr, pkv_seq parent,
 /* Each length becomes min(itself, n_tokens); blocks beyond are released, tail first. Published
  * content stays findable by others. Speculative rollback, beam and stop-string trimming.
  *   PKV_E_INVALID_ARG  negative, or n_tokens > reserved; PKV_E_STALE
- * O(blocks released). */
+ * O(blocks released), amortised: a release may move older cached blocks to the other class. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_truncate(pkv_blockmgr *mgr, pkv_seq seq, int32_t n_tokens);
 
 /* Close it. Blocks with settled content become cached when nobody else refers to them, tail first;
- * with PARTIAL_HITS the settled partial tail is published before. PKV_E_STALE. O(row). */
+ * with PARTIAL_HITS the settled partial tail is published before. PKV_E_STALE. O(row),
+ * amortised as truncate. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_close(pkv_blockmgr *mgr, pkv_seq seq);
 
 /* The block table of a sequence: *ids points at ceil(reserved / block_tokens) ids inside the

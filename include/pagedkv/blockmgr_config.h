@@ -36,12 +36,12 @@ typedef struct pkv_blockmgr_config {
     int32_t n_blocks;       /* pool size, null block included; 2 .. 2^31-1 */
     int32_t block_tokens;   /* 1 .. 1024; 0: 16 */
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
-    int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1024; sets the width of the rows */
-    int32_t max_nodes;      /* content nodes; 0: one per block, which is never too few */
-    int32_t max_extras;     /* entries (block x extra key) kept with content and with the unfinished
-                               blocks of open sequences; 0: n_blocks / 4 + 64 */
-    int32_t max_namespaces; /* the default one included; 0: 64 */
-    uint32_t flags;         /* PKV_MGR_* */
+    int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1025; sets the width of the rows */
+    int32_t max_nodes;  /* content nodes, at most 2^30; 0: one per block, which is never too few */
+    int32_t max_extras; /* entries (block x extra key) kept with content and with the unfinished
+                           blocks of open sequences; 0: n_blocks / 4 + 64 */
+    int32_t max_namespaces;      /* the default one included, at most 2^24; 0: 64 */
+    uint32_t flags;              /* PKV_MGR_* */
     pkv_zero_policy zero_policy; /* of the one domain */
     uint8_t hash_secret[16];     /* same on all ranks; fill it from a random source where prompts
                                     are untrusted, so that collisions cannot be crafted */
@@ -59,7 +59,7 @@ typedef struct pkv_blockmgr_config {
 /* ---------------------------------------------------------------- plan, memory, life */
 
 /* Bytes of the arena for this configuration; 0 if it is invalid (pkv_blockmgr_init then says why).
- * Pure. With one 16-token block per node about 185 bytes per block, tokens included, plus
+ * No state. With one 16-token block per node about 185 bytes per block, tokens included, plus
  * 4 * max_seqs * max_seq_tokens / block_tokens for the rows. */
 PKV_API size_t pkv_blockmgr_bytes(const pkv_blockmgr_config *cfg);
 
@@ -102,7 +102,8 @@ typedef struct pkv_plan_result {
  *                      same, so that the caller can say by how much
  *   PKV_E_INVALID_ARG  shape or cfg out of range, or fewer than 2 blocks fit
  *   PKV_E_UNSUPPORTED  see pkv_kv_block_bytes
- * Pure, O(1). Says yes exactly when an empty manager of n_blocks admits one longest sequence. */
+ * No state, O(1). Says yes exactly when an empty manager of n_blocks admits one longest sequence.
+ */
 PKV_API PKV_NODISCARD pkv_status pkv_plan(const pkv_kv_shape *shape, size_t bytes,
                                           const pkv_blockmgr_config *cfg, pkv_plan_result *out);
 
@@ -128,7 +129,7 @@ typedef struct pkv_ns_params {
 /* Open the namespace with these fields. Opening equal fields again gives the same handle and has to
  * be closed as often; all fields empty gives the default namespace {0}, which is never closed.
  *   PKV_E_INVALID_ARG  null pointer with bytes > 0, a field longer than 65535 bytes
- *   PKV_E_LIMIT        max_namespaces are open
+ *   PKV_E_LIMIT        max_namespaces are open, or one of them 2^31-1 times
  * O(max_namespaces + bytes of the fields). */
 PKV_API PKV_NODISCARD pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params,
                                              pkv_ns *out);

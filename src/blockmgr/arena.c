@@ -4,7 +4,7 @@
  * block records, the free ids, the index and the rows. */
 #include "blockmgr_internal.h"
 
-enum { PART_ALIGN = 64, DEFAULT_BLOCK_TOKENS = 16, DEFAULT_NAMESPACES = 64 };
+enum { MAX_NODES = 1 << 30, PART_ALIGN = 64, DEFAULT_BLOCK_TOKENS = 16, DEFAULT_NAMESPACES = 64 };
 
 /* The configuration with defaults filled in. */
 static pkv_status resolve_config(const pkv_blockmgr_config *cfg, pkv_blockmgr_config *out)
@@ -15,7 +15,7 @@ static pkv_status resolve_config(const pkv_blockmgr_config *cfg, pkv_blockmgr_co
     if (cfg->struct_size != sizeof *cfg) return PKV_E_ABI;
     *out = *cfg;
     if (out->block_tokens == 0) out->block_tokens = DEFAULT_BLOCK_TOKENS;
-    if (out->max_nodes == 0) out->max_nodes = out->n_blocks;
+    if (out->max_nodes == 0) out->max_nodes = pkv__min_i32(out->n_blocks, MAX_NODES);
     if (out->max_extras == 0) out->max_extras = out->n_blocks / 4 + 64;
     if (out->max_namespaces == 0) out->max_namespaces = DEFAULT_NAMESPACES;
 #define REQUIRE(cond, what)                                                                        \
@@ -25,7 +25,7 @@ static pkv_status resolve_config(const pkv_blockmgr_config *cfg, pkv_blockmgr_co
     REQUIRE(out->max_seqs >= 1 && out->max_seqs <= 1 << 24, "max_seqs must be 1 .. 2^24");
     REQUIRE(out->max_seq_tokens >= 1 && out->max_seq_tokens <= INT32_MAX - 1024,
             "max_seq_tokens must be 1 .. 2^31-1025");
-    REQUIRE(out->max_nodes >= 1, "max_nodes must not be negative");
+    REQUIRE(out->max_nodes >= 1 && out->max_nodes <= MAX_NODES, "max_nodes must be 0 .. 2^30");
     REQUIRE(out->max_extras >= 1, "max_extras must not be negative");
     REQUIRE(out->max_namespaces >= 1 && out->max_namespaces <= 1 << 24,
             "max_namespaces must be 1 .. 2^24");

@@ -4,9 +4,9 @@
  *   eviction     probation: victim <-> ... <-> newest     never hit since they were cached
  *                protected: victim <-> ... <-> newest     hit at least once, at most 4/5 of all
  *
- * Why no child outlives its parent: a match refers to every ancestor, so a parent's class is never
- * below its child's; rows are released tail first; a block whose parent is already on a list goes
- * directly before it; demotion takes the oldest first.
+ * Why no child outlives its parent: a row that names a block names all its ancestors, and rows are
+ * released tail first, so a block is cached before its parent is; a match refers to every ancestor,
+ * so a parent's class is never below its child's; demotion takes the oldest first.
  *
  * The free ids are an array and not a list through the records: popping a list is one dependent
  * cache miss per block, popping an array lets the records be fetched ahead. Measured on a pool of
@@ -27,19 +27,6 @@ static void list_push_tail(pkv_blockmgr *m, int c, int32_t block)
     l->n++;
 }
 
-static void list_insert_before(pkv_blockmgr *m, int32_t at, int32_t block)
-{
-    struct block_rec *blocks = blocks_of(m);
-    struct evict_list *l = &m->lists[blocks[at].evict_class];
-    const int32_t prev = blocks[at].prev;
-    blocks[block].evict_class = blocks[at].evict_class;
-    blocks[block].prev = prev, blocks[block].next = at;
-    blocks[at].prev = block;
-    if (prev != NONE) blocks[prev].next = block;
-    else l->head = block;
-    l->n++;
-}
-
 static void list_unlink(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *blocks = blocks_of(m);
@@ -56,15 +43,12 @@ void pkv__evict_insert(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *blocks = blocks_of(m), *rec = &blocks[block];
     const struct node *node = node_at(m, rec->node);
-    const int32_t parent = is_root(node->parent) ? NONE : node_at(m, node->parent)->block;
     PKV_ASSERT(rec->ref == 0 && node->block == block);
+    PKV_ASSERT(is_root(node->parent) ||
+               blocks[node_at(m, node->parent)->block].state == BLOCK_ACTIVE);
     rec->state = BLOCK_CACHED;
-    if (parent != NONE && blocks[parent].state == BLOCK_CACHED)
-        list_insert_before(m, parent, block);
-    else
-        list_push_tail(
-            m, node->hit && !has_flag(m, PKV_MGR_PLAIN_LRU) ? CLASS_PROTECTED : CLASS_PROBATION,
-            block);
+    list_push_tail(
+        m, node->hit && !has_flag(m, PKV_MGR_PLAIN_LRU) ? CLASS_PROTECTED : CLASS_PROBATION, block);
     struct evict_list *protect = &m->lists[CLASS_PROTECTED];
     while (protect->n > (int64_t)cached_blocks(m) * 4 / 5) {
         const int32_t oldest = protect->head;

@@ -262,8 +262,9 @@ void pkv__extras_hash(const pkv_blockmgr *m, struct extra_list a, int32_t n_toke
 /* Append copies of the entries of `src` with offset < n_tokens to the list at *head; an entry equal
  * to the last one is skipped. False when entries ran out; what was appended stays in the list. */
 bool pkv__extras_append(pkv_blockmgr *m, int32_t *head, struct extra_list src, int32_t n_tokens);
-/* Does the first entry of `src` follow the list at `head`: same as its last entry, or later? */
-bool pkv__extras_follow(const pkv_blockmgr *m, int32_t head, struct extra_list src);
+/* May the first entry of `src` follow a unit of which n_tail tokens, with the extras at `head`, are
+ * there already? It begins behind them, or is the last one of them going on. */
+bool pkv__extras_follow(const pkv_blockmgr *m, int32_t head, struct extra_list src, int32_t n_tail);
 void pkv__extras_clip(pkv_blockmgr *m, int32_t *head, int32_t n_tokens); /* drop offset >= n */
 void pkv__extras_drop(pkv_blockmgr *m, int32_t *head);
 

@@ -62,7 +62,7 @@ static bool extras_continue(const pkv_blockmgr *m, const struct seq_rec *s, cons
     int32_t cursor = 0;
     struct extra_list extras = pkv__extras_at(t, 0, &cursor);
     extras.shift = block_offset(m, s->committed);
-    return pkv__extras_follow(m, s->tail_extras, extras);
+    return pkv__extras_follow(m, s->tail_extras, extras, (int32_t)extras.shift);
 }
 
 pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq, const pkv_tokens *tokens, pkv_step step)
@@ -73,8 +73,9 @@ pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq, const pkv_tokens *toke
     struct seq_rec *s = seq_find(mgr, seq);
     if (!s || step.v != 0) return PKV_E_STALE;
     if (!extras_continue(mgr, s, tokens))
-        return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG,
-                           "commit: the first extra contradicts the last one given before");
+        return pkv__refuse(
+            &mgr->log, PKV_E_INVALID_ARG,
+            "commit: the first extra began in tokens that were committed without it");
     if (tokens->n > s->reserved - s->committed)
         return pkv__refuse(&mgr->log, PKV_E_STATE, "commit of %d tokens, %d are reserved",
                            tokens->n, s->reserved - s->committed);

@@ -107,12 +107,13 @@ static int32_t last_entry(const pkv_blockmgr *m, int32_t entry)
     return entry;
 }
 
-bool pkv__extras_follow(const pkv_blockmgr *m, int32_t head, struct extra_list src)
+bool pkv__extras_follow(const pkv_blockmgr *m, int32_t head, struct extra_list src, int32_t n_tail)
 {
     struct extra_view x = { 0, 0, NULL };
-    if (head == NONE || !next_extra(m, &src, INT32_MAX, &x)) return true;
+    if (n_tail == 0 || !next_extra(m, &src, INT32_MAX, &x) || x.offset >= n_tail) return true;
+    if (head == NONE) return false;
     const struct extra_view last = view_entry(m, last_entry(m, head));
-    return same_extra(&x, &last) || x.offset > last.offset;
+    return same_extra(&x, &last);
 }
 
 static int32_t take_entry(pkv_blockmgr *m)

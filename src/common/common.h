@@ -52,18 +52,11 @@ static inline int32_t pkv__ceil_div_i32(int32_t a, int32_t b)
     return a / b + (a % b != 0);
 }
 
-/* Products and sums of sizes that may come from outside. False on overflow, *out then untouched. */
+/* Product of sizes that may come from outside. False on overflow, *out then untouched. */
 static inline bool pkv__mul_size(size_t a, size_t b, size_t *out)
 {
     size_t r;
     if (__builtin_mul_overflow(a, b, &r)) return false;
-    *out = r;
-    return true;
-}
-static inline bool pkv__add_size(size_t a, size_t b, size_t *out)
-{
-    size_t r;
-    if (__builtin_add_overflow(a, b, &r)) return false;
     *out = r;
     return true;
 }
