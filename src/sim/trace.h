@@ -9,6 +9,10 @@ typedef struct pkv__text {
     size_t len;
 } pkv__text;
 
+/* The text as it can be shown anywhere: what is not printable ASCII as \xNN, "..." where it gets
+ * longer than cap (at least 8). */
+void pkv__trace_printable(pkv__text text, char *out, size_t cap);
+
 /* A token count: "7564", "7564.0" and "1e3" are integers, "12.5" is not. `drop` is set unless true
  * comes back: BAD_NUMBER or OVERFLOW. */
 bool pkv__trace_tokens(pkv__text text, int32_t *out, pkv_sim_drop *drop);

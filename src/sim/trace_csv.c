@@ -6,6 +6,7 @@
  * quote; it does not extend over lines, because one stray quote would then swallow the file. */
 #include "sim/trace.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,9 @@ typedef struct reader {
     bool at_end;
     int64_t line; /* number of the line read last */
     pkv__text fields[MAX_FIELDS];
+    int n_fields;     /* of the row read last */
+    char why[160];    /* the first dropped row */
+    int64_t why_line; /* 0: none was dropped */
     pkv__trace_columns columns;
     char *header; /* bytes of the header line, to know it again */
     size_t header_len;
@@ -228,12 +232,48 @@ static pkv_status read_header(reader *rd)
 
 /* ---------------------------------------------------------------- rows */
 
-static pkv_status drop(reader *rd, pkv_sim_drop reason)
+/* What is expected of a value. */
+static const char *expected(const reader *rd, pkv_sim_drop reason)
 {
+    if (reason == PKV_SIM_DROP_OVERFLOW) return "at most 2147483647";
+    if (reason != PKV_SIM_DROP_BAD_TIMESTAMP) return "a whole number from 1 on";
+    return rd->columns.format->time_is_date ? "a time as in 2023-11-16 18:15:46.68"
+                                            : "seconds from 0 on, as in 12.5";
+}
+
+/* What is wrong with the row read last; column -1: no single value is. */
+static void explain(const reader *rd, pkv_sim_drop reason, int column, char *out, size_t cap)
+{
+    const char *name = pkv_sim_drop_name(reason);
+    const pkv__trace_columns *c = &rd->columns;
+    if (column >= 0) {
+        const pkv__trace_format *f = c->format;
+        char value[40];
+        pkv__trace_printable(rd->fields[column], value, sizeof(value));
+        snprintf(out, cap, "%s: %s is '%s', %s is expected", name,
+                 column == c->time    ? f->time
+                 : column == c->input ? f->input
+                                      : f->output,
+                 value, expected(rd, reason));
+    } else if (reason == PKV_SIM_DROP_RAGGED_ROW)
+        snprintf(out, cap, "%s: %d fields, the header has %d", name, rd->n_fields, c->n);
+    else if (reason == PKV_SIM_DROP_REPEATED_HEADER)
+        snprintf(out, cap, "%s: the header once more", name);
+    else if (reason == PKV_SIM_DROP_BAD_BYTES)
+        snprintf(out, cap, "%s: a NUL byte, text is expected", name);
+    else snprintf(out, cap, "%s: broken quotes, or longer than 1 MiB", name);
+}
+
+static pkv_status drop(reader *rd, pkv_sim_drop reason, int column)
+{
+    if (rd->cfg->strict || rd->why_line == 0) {
+        explain(rd, reason, column, rd->why, sizeof(rd->why));
+        rd->why_line = rd->line;
+    }
     if (rd->cfg->strict)
         return pkv__refuse(&rd->cfg->log, PKV_E_FORMAT,
                            "line %lld: %s; correct the row, or read without strict to drop it",
-                           (long long)rd->line, pkv_sim_drop_name(reason));
+                           (long long)rd->line, rd->why);
     if (rd->out->dropped[reason]++ == 0) rd->out->first_line[reason] = rd->line;
     return PKV_OK;
 }
@@ -293,15 +333,17 @@ static pkv_status read_values(reader *rd)
     bool timed, zoned;
     pkv_sim_drop reason;
     row r = { .line = rd->line };
-    if (!read_time(rd, &timed, &ns, &zoned)) return drop(rd, PKV_SIM_DROP_BAD_TIMESTAMP);
-    if (!pkv__trace_tokens(trimmed(rd->fields[rd->columns.input]), &r.prompt, &reason) ||
-        !pkv__trace_tokens(trimmed(rd->fields[rd->columns.output]), &r.output, &reason))
-        return drop(rd, reason);
-    if (r.prompt == 0) return drop(rd, PKV_SIM_DROP_ZERO_INPUT);
-    if (r.output == 0) return drop(rd, PKV_SIM_DROP_ZERO_OUTPUT);
+    const pkv__trace_columns *c = &rd->columns;
+    if (!read_time(rd, &timed, &ns, &zoned)) return drop(rd, PKV_SIM_DROP_BAD_TIMESTAMP, c->time);
+    if (!pkv__trace_tokens(trimmed(rd->fields[c->input]), &r.prompt, &reason))
+        return drop(rd, reason, c->input);
+    if (!pkv__trace_tokens(trimmed(rd->fields[c->output]), &r.output, &reason))
+        return drop(rd, reason, c->output);
+    if (r.prompt == 0) return drop(rd, PKV_SIM_DROP_ZERO_INPUT, c->input);
+    if (r.output == 0) return drop(rd, PKV_SIM_DROP_ZERO_OUTPUT, c->output);
     if (timed && rd->n_timed > 0 &&
         (ns - rd->first_ns >= LATEST_NS / 2 || rd->first_ns - ns >= LATEST_NS / 2))
-        return drop(rd, PKV_SIM_DROP_BAD_TIMESTAMP);
+        return drop(rd, PKV_SIM_DROP_BAD_TIMESTAMP, c->time);
     const pkv_status status = note_time(rd, timed, ns, zoned);
     if (status != PKV_OK) return status;
     r.time_ns = timed ? (int64_t)(ns - rd->first_ns) : 0;
@@ -320,13 +362,13 @@ static pkv_status read_row(reader *rd, char *at, size_t len, bool too_long)
 {
     if (!too_long && is_blank(at, len)) return PKV_OK;
     rd->out->rows_read++;
-    if (too_long) return drop(rd, PKV_SIM_DROP_JUNK);
-    if (memchr(at, '\0', len)) return drop(rd, PKV_SIM_DROP_BAD_BYTES);
+    if (too_long) return drop(rd, PKV_SIM_DROP_JUNK, -1);
+    if (memchr(at, '\0', len)) return drop(rd, PKV_SIM_DROP_BAD_BYTES, -1);
     if (len == rd->header_len && memcmp(at, rd->header, len) == 0)
-        return drop(rd, PKV_SIM_DROP_REPEATED_HEADER);
-    const int n = split_fields(rd, at, len);
-    if (n < 0) return drop(rd, PKV_SIM_DROP_JUNK);
-    if (n != rd->columns.n) return drop(rd, PKV_SIM_DROP_RAGGED_ROW);
+        return drop(rd, PKV_SIM_DROP_REPEATED_HEADER, -1);
+    rd->n_fields = split_fields(rd, at, len);
+    if (rd->n_fields < 0) return drop(rd, PKV_SIM_DROP_JUNK, -1);
+    if (rd->n_fields != rd->columns.n) return drop(rd, PKV_SIM_DROP_RAGGED_ROW, -1);
     return read_values(rd);
 }
 
@@ -354,14 +396,20 @@ static int compare_rows(const void *a, const void *b)
 
 static pkv_status refuse_empty(const reader *rd)
 {
-    const pkv_sim_trace *t = rd->out;
-    for (int k = 0; k < PKV_SIM_DROP_COUNT; k++)
-        if (t->dropped[k] > 0)
-            return pkv__refuse(&rd->cfg->log, PKV_E_FORMAT,
-                               "none of the %lld rows is usable; line %lld: %s",
-                               (long long)t->rows_read, (long long)t->first_line[k],
-                               pkv_sim_drop_name((pkv_sim_drop)k));
-    return pkv__refuse(&rd->cfg->log, PKV_E_FORMAT, "a header, but no rows");
+    const pkv_logger *log = &rd->cfg->log;
+    const pkv__trace_format *f = rd->columns.format;
+    const long long n = (long long)rd->out->rows_read, line = (long long)rd->why_line;
+    if (n == 0)
+        return pkv__refuse(log, PKV_E_FORMAT,
+                           "a header, but no rows; below it, a row with %s%s%s and %s per request "
+                           "is expected",
+                           rd->columns.time >= 0 ? f->time : "", rd->columns.time >= 0 ? ", " : "",
+                           f->input, f->output);
+    if (n == 1)
+        return pkv__refuse(log, PKV_E_FORMAT, "the only row is not usable; line %lld: %s", line,
+                           rd->why);
+    return pkv__refuse(log, PKV_E_FORMAT, "none of the %lld rows is usable; line %lld: %s", n, line,
+                       rd->why);
 }
 
 /* Keep the earliest rows within the limits; count the others as filtered. */

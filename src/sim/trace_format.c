@@ -23,6 +23,22 @@ static int find(const pkv__text *names, int n, const char *name)
     return found;
 }
 
+void pkv__trace_printable(pkv__text text, char *out, size_t cap)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t k = 0; k < text.len; k++) {
+        const unsigned char c = (unsigned char)text.at[k];
+        const bool plain = c >= 0x20 && c < 0x7f;
+        const size_t left = cap - used, last = k + 1 == text.len ? 0 : 3; /* of "..." */
+        if (left < (plain ? 2 : 5) + last) {
+            snprintf(out + used, left, "...");
+            return;
+        }
+        used += (size_t)snprintf(out + used, left, plain ? "%c" : "\\x%02x", c);
+    }
+}
+
 /* The names as one printable text, cut where it gets long. */
 static void list_names(const pkv__text *names, int n, char *out, size_t cap)
 {
@@ -33,11 +49,10 @@ static void list_names(const pkv__text *names, int n, char *out, size_t cap)
             snprintf(out + used, cap - used, ", ...");
             return;
         }
-        used += (size_t)snprintf(out + used, cap - used, "%s%.*s", k ? ", " : "",
-                                 (int)(names[k].len < 24 ? names[k].len : 24), names[k].at);
+        char name[28];
+        pkv__trace_printable(names[k], name, sizeof(name));
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", k ? ", " : "", name);
     }
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
 }
 
 static pkv_status refuse(const pkv__text *names, int n, int64_t line, const pkv_logger *log,
@@ -72,9 +87,9 @@ pkv_status pkv__trace_recognise(const pkv__text *names, int n, int64_t line, con
         const int time = find(names, n, f->time), input = find(names, n, f->input),
                   output = find(names, n, f->output);
         if (time == -2 || input == -2 || output == -2)
-            return pkv__refuse(log, PKV_E_FORMAT, "line %lld: column '%s' is there twice",
-                               (long long)line,
-                               time == -2 ? f->time : (input == -2 ? f->input : f->output));
+            return pkv__refuse(
+                log, PKV_E_FORMAT, "line %lld: column '%s' is there twice; rename one of them",
+                (long long)line, time == -2 ? f->time : (input == -2 ? f->input : f->output));
         const bool time_ok = time >= 0 || f->time_optional;
         if (time_ok && input >= 0 && output >= 0) {
             *out = (pkv__trace_columns){ f, time, input, output, n };

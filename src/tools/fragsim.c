@@ -215,20 +215,20 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-static void usage(FILE *out)
+static void usage(void)
 {
     fputs("pkv-fragsim run [options]        replay requests against allocation policies\n"
           "pkv-fragsim inspect TRACE        what a trace contains\n"
           "pkv-fragsim run|inspect --help   every option with its default\n"
           "pkv-fragsim --version\n",
-          out);
+          stdout);
 }
 
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0) {
-        usage(stdout);
+        usage();
         return FRAGSIM_OK;
     }
     if (strcmp(command, "--version") == 0) {
@@ -236,8 +236,10 @@ int main(int argc, char **argv)
         return FRAGSIM_OK;
     }
     if (strcmp(command, "run") != 0 && strcmp(command, "inspect") != 0) {
-        if (argc > 1) fragsim_complain("'%s' is not a command; run or inspect", command);
-        usage(stderr);
+        if (argc > 1)
+            fragsim_complain("'%s' is not a command; run or inspect, see pkv-fragsim --help",
+                             command);
+        else fragsim_complain("a command is missing; run or inspect, see pkv-fragsim --help");
         return FRAGSIM_ERROR;
     }
     for (int k = 2; k < argc; k++) {

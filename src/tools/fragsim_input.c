@@ -10,19 +10,27 @@
 typedef struct listener {
     const char *path;
     fragsim_report *report;
+    FILE *file;
+    int read_errno; /* of the read that failed; 0: none did */
 } listener;
 
 static void listen_to(void *ctx, pkv_log_level level, const char *text)
 {
     const listener *l = ctx;
-    if (level == PKV_LOG_ERROR) fragsim_complain("%s: %s", l->path, text);
+    if (level == PKV_LOG_ERROR && l->read_errno != 0)
+        fragsim_complain("%s: %s: %s; give a readable CSV file, or - for stdin", l->path, text,
+                         strerror(l->read_errno));
+    else if (level == PKV_LOG_ERROR) fragsim_complain("%s: %s", l->path, text);
     else fragsim_note(l->report, "%s: %s", l->path, text);
 }
 
 static int64_t read_stream(void *ctx, void *buf, size_t cap)
 {
-    const size_t n = fread(buf, 1, cap, ctx);
-    return n == 0 && ferror(ctx) ? -1 : (int64_t)n;
+    listener *l = ctx;
+    const size_t n = fread(buf, 1, cap, l->file);
+    if (n > 0 || !ferror(l->file)) return (int64_t)n;
+    l->read_errno = errno;
+    return -1;
 }
 
 static bool read_trace(const fragsim_options *o, fragsim_report *report, fragsim_input *out)
@@ -30,7 +38,7 @@ static bool read_trace(const fragsim_options *o, fragsim_report *report, fragsim
     const bool standard = strcmp(o->trace_path, "-") == 0;
     FILE *file = standard ? stdin : fopen(o->trace_path, "rb");
     if (!file) return fragsim_complain("%s: cannot be opened: %s", o->trace_path, strerror(errno));
-    listener l = { standard ? "stdin" : o->trace_path, report };
+    listener l = { standard ? "stdin" : o->trace_path, report, file, 0 };
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     cfg.strict = o->strict;
     cfg.max_requests = o->num_prompts >= 0    ? o->num_prompts
@@ -39,7 +47,7 @@ static bool read_trace(const fragsim_options *o, fragsim_report *report, fragsim
     cfg.duration_ns = o->duration_ns >= 0 ? o->duration_ns : 0;
     cfg.log = (pkv_logger){ listen_to, &l };
     out->trace = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read_csv(read_stream, file, &cfg, &out->trace);
+    const pkv_status status = pkv_sim_trace_read_csv(read_stream, &l, &cfg, &out->trace);
     if (!standard) fclose(file);
     if (status == PKV_E_NO_MEMORY) fragsim_complain("%s: out of memory", l.path);
     if (status != PKV_OK) return false;

@@ -9,7 +9,7 @@ typedef struct option {
     const char *value;        /* NULL: a flag */
     const char *help;
     bool (*set)(fragsim_options *o, const char *value);
-    bool for_inspect; /* inspect takes it too */
+    const char *inspect_help; /* NULL: not an option of inspect */
 } option;
 
 static bool set_whole(const char *name, const char *text, int64_t low, int64_t high, int64_t *out)
@@ -223,57 +223,57 @@ static bool set_repro(fragsim_options *o, const char *v)
 static const option options[] = {
     { "--trace", "--dataset-path", "FILE",
       "CSV trace (azure, burstgpt, vidur, splitwise), - for stdin; default: draw requests",
-      set_trace, true },
+      set_trace, "another way to name TRACE" },
     { "--lengths", NULL, "KIND",
       "draw lengths: sharegpt-like (default without --trace), alpaca-like, fixed:IN,OUT",
-      set_lengths, false },
+      set_lengths, NULL },
     { "--num-prompts", NULL, "N", "requests to draw (3000), or rows to use: fewer are an error",
-      set_num_prompts, true },
+      set_num_prompts, "describe the N earliest rows; fewer usable ones are an error" },
     { "--max-requests", NULL, "N", "use at most N rows of the trace (all)", set_max_requests,
-      true },
+      "describe at most the N earliest rows (all)" },
     { "--duration", NULL, "TIME", "use rows within TIME of the first arrival (all); 600, 10min",
-      set_duration, true },
+      set_duration, "describe rows within TIME of the first arrival (all); 600, 10min" },
     { "--strict", NULL, NULL, "a row that would be dropped or sorted is an error", set_strict,
-      true },
+      "a row that would be dropped or sorted is an error" },
     { "--request-rate", NULL, "R",
       "Poisson arrivals, R per second (8), inf: all at once; for drawn "
       "requests and traces without times",
-      set_request_rate, false },
+      set_request_rate, NULL },
     { "--target-rate", NULL, "R",
       "stretch the times of a trace to R requests per second (as they are)", set_target_rate,
-      false },
+      NULL },
     { "--all-at-once", NULL, NULL, "all requests at time 0, whatever the trace says",
-      set_all_at_once, false },
-    { "--seed", NULL, "N", "of everything drawn (0)", set_seed, false },
+      set_all_at_once, NULL },
+    { "--seed", NULL, "N", "of everything drawn (0)", set_seed, NULL },
     { "--policy", NULL, "P",
       "repeatable: max, pow2, oracle with :alloc=buddy|ideal|first-fit|best-fit, paged:block=N "
       "(max, pow2, oracle, oracle:best-fit, oracle:ideal, paged:block=16)",
-      set_policy, false },
+      set_policy, NULL },
     { "--kv-tokens", NULL, "N", "pool in token slots (15728: OPT-13B on 40 GB)", set_kv_tokens,
-      false },
+      NULL },
     { "--num-blocks", NULL, "N", "pool in usable blocks of --block-tokens, instead of --kv-tokens",
-      set_num_blocks, false },
+      set_num_blocks, NULL },
     { "--block-tokens", "--block-size", "N", "tokens per block of 'paged' and of --num-blocks (16)",
-      set_block_tokens, false },
-    { "--max-model-len", NULL, "N", "longest prompt + output (2048)", set_max_model_len, false },
+      set_block_tokens, NULL },
+    { "--max-model-len", NULL, "N", "longest prompt + output (2048)", set_max_model_len, NULL },
     { "--max-num-seqs", NULL, "N", "most requests running at a time (256)", set_max_num_seqs,
-      false },
+      NULL },
     { "--watermark", NULL, "W", "share of the blocks that paged keeps free at admission (0.01)",
-      set_watermark, false },
+      set_watermark, NULL },
     { "--step-time", NULL, "T", "duration of a step (22ms+300us*batch+400ns*tokens)", set_step_time,
-      false },
+      NULL },
     { "--window", NULL, "W",
       "what averages cover: all, arrivals, queued (auto: arrivals if they "
       "differ, else queued)",
-      set_window, false },
-    { "--engine", NULL, "E", "leap or naive, with equal results (leap)", set_engine, false },
+      set_window, NULL },
+    { "--engine", NULL, "E", "leap or naive, with equal results (leap)", set_engine, NULL },
     { "--check", NULL, NULL,
-      "compare the block manager with a counter model after every event; slow", set_check, false },
+      "compare the block manager with a counter model after every event; slow", set_check, NULL },
     { "--json", NULL, "FILE", "write the report as JSON; - is stdout, without the table", set_json,
-      false },
-    { "--width", NULL, "N", "80 or 120 columns (80; on a wide terminal 120)", set_width, false },
-    { "--quiet", NULL, NULL, "no table, no progress", set_quiet, false },
-    { "--repro-command", NULL, NULL, "print the line that repeats the run", set_repro, false },
+      NULL },
+    { "--width", NULL, "N", "80 or 120 columns (80; on a wide terminal 120)", set_width, NULL },
+    { "--quiet", NULL, NULL, "no table, no progress", set_quiet, NULL },
+    { "--repro-command", NULL, NULL, "print the line that repeats the run", set_repro, NULL },
 };
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
 
@@ -281,24 +281,26 @@ void fragsim_help(FILE *out, const char *command)
 {
     const bool inspect = strcmp(command, "inspect") == 0;
     if (inspect)
-        fprintf(
-            out,
-            "pkv-fragsim inspect TRACE [options]: what a trace contains, and what is dropped\n\n");
+        fprintf(out, "pkv-fragsim inspect TRACE [options]: what a trace contains, and what is "
+                     "dropped. TRACE "
+                     "is a CSV\nfile (azure, burstgpt, vidur, splitwise), - for stdin. Defaults in "
+                     "parentheses.\n\n");
     else
         fprintf(out,
                 "pkv-fragsim run [options]: replay requests against allocation policies and show "
                 "where the\nKV-cache memory goes. Defaults in parentheses.\n\n");
     for (size_t k = 0; k < N_OPTIONS; k++) {
         const option *o = &options[k];
-        if (inspect && (!o->for_inspect || k == 0)) continue;
+        const char *help = inspect ? o->inspect_help : o->help;
+        if (!help) continue;
         char left[64];
         snprintf(left, sizeof(left), "%s%s%s%s%s", o->name, o->alias ? ", " : "",
                  o->alias ? o->alias : "", o->value ? " " : "", o->value ? o->value : "");
-        fprintf(out, "  %-33s %s\n", left, o->help);
+        fprintf(out, "  %-33s %s\n", left, help);
     }
     fprintf(out, "  %-33s %s\n", "--help", "this text");
-    fprintf(out, "\nExit status: 0 done; 1 nothing finished, or a check failed; 2 usage, input or "
-                 "output error.\n");
+    fprintf(out, "\nExit status: 0 done; %s2 usage, input or output error.\n",
+            inspect ? "" : "1 nothing finished, or a check failed; ");
 }
 
 static const option *find(const char *arg, size_t len)
@@ -318,8 +320,8 @@ static bool take_option(int argc, char **argv, int *k, fragsim_options *out)
     const char *arg = argv[*k];
     const size_t len = strcspn(arg, "=");
     const option *o = find(arg, len);
-    if (!o || (inspect && !o->for_inspect)) {
-        if (inspect && arg[0] != '-') return set_trace(out, arg);
+    if (!o || (inspect && !o->inspect_help)) {
+        if (inspect && (arg[0] != '-' || arg[1] == '\0')) return set_trace(out, arg);
         return fragsim_complain("%.*s: unknown option; see pkv-fragsim %s --help", (int)len, arg,
                                 out->command);
     }

@@ -487,8 +487,23 @@ static void test_refused_files(void **state)
     expect_refusal("TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens\n", "is there twice");
     expect_refusal("\n{\"timestamp\": 1}\n", "line 2: this looks like JSON lines");
     expect_refusal("\"TIMESTAMP,ContextTokens,GeneratedTokens\n", "broken quotes");
-    expect_refusal(HEAD T0 ",0,44\n" T0 ",1,x\n",
-                   "none of the 2 rows is usable; line 2: zero_input");
+    expect_refusal(
+        HEAD T0 ",0,44\n" T0 ",1,x\n",
+        "none of the 2 rows is usable; line 2: zero_input: ContextTokens is '0', a whole "
+        "number from 1 on is expected");
+    expect_refusal(
+        HEAD T0 ",1,x\ty\n" T0 ",0,44\n",
+        "none of the 2 rows is usable; line 2: bad_number: GeneratedTokens is 'x\\x09y'");
+    expect_refusal(HEAD T0 ",1\n", "the only row is not usable; line 2: ragged_row: 2 fields, the "
+                                   "header has 3");
+    expect_refusal("Timestamp,Request tokens,Response tokens\n-1,2,3\n",
+                   "bad_timestamp: Timestamp is '-1', seconds from 0 on, as in 12.5 is expected");
+    expect_refusal("num_prefill_tokens,num_decode_tokens\n",
+                   "a row with num_prefill_tokens and num_decode_tokens per request");
+    expect_refusal(HEAD T0 ",9999999999,12345678901234567890123456789012345678901234567890\n",
+                   "overflow: ContextTokens is '9999999999', at most 2147483647 is expected");
+    expect_refusal(HEAD T0 ",1,12345678901234567890123456789012345678901234567890\n",
+                   "GeneratedTokens is '123456789012345678901234567890123456...', at most");
     expect_refusal(HEAD T0 ",1,1\n" T1 "Z,1,1\n", "line 3: a time with a zone, while line 2");
     expect_refusal("arrived_at,num_prefill_tokens,num_decode_tokens\n1,1,1\n,1,1\n2,1,1\n",
                    "line 3: no time, while line 2");
