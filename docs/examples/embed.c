@@ -1,7 +1,6 @@
 /* Embedding PagedKV: two requests whose prompts begin alike are decoded side by side. The second
- * finds the common blocks in the cache and computes only what is its own. The "model" makes its
- * numbers up; everything else is what an engine does. Build it with the installed package:
- *     cc docs/examples/embed.c $(pkg-config --cflags --libs pagedkv) */
+ * finds the common blocks in the cache and computes only its own. The "model" makes its numbers up;
+ * the rest is what an engine does. Build: cc embed.c $(pkg-config --cflags --libs pagedkv) */
 #include <pagedkv/pagedkv.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +8,15 @@
 enum { LAYERS = 2, Q_HEADS = 4, KV_HEADS = 2, DIM = 64, BLOCK_TOKENS = 16, N_BLOCKS = 32 };
 enum { N_SEQS = 2, N_PROMPT = 37, N_COMMON = 32, N_NEW = 12 };
 #define TRY(call) try_call(call, #call)
-
 static void try_call(pkv_status status, const char *call)
-{
-    if (status == PKV_OK) return; /* an engine would preempt and retry on PKV_E_NO_BLOCKS */
-    fprintf(stderr, "%s: %s\n%s\n", pkv_status_name(status), pkv_status_text(status), call);
-    exit(1);
+{ /* an engine would preempt and retry on PKV_E_NO_BLOCKS */
+    if (status != PKV_OK) fprintf(stderr, "%s: %s\n", pkv_status_name(status), call), exit(1);
 }
 
 struct engine {
     pkv_backend *be;   /* runs kernels on this CPU */
     pkv_store *store;  /* the bytes of all blocks */
     pkv_blockmgr *mgr; /* who owns which block */
-    void *workspace;   /* for attention, 64-byte aligned */
-    size_t workspace_bytes;
 };
 
 /* Stands for embedding, norms and projections: fill [n][heads][DIM] with something. */
@@ -33,8 +27,7 @@ static pkv_tensor3 project(float *data, int heads, int layer, int first, const i
     return (pkv_tensor3){ data, PKV_F32, heads, DIM, n, heads * DIM, DIM };
 }
 
-/* What match and reserve want done to bytes before the next KV write. Nothing to zero here: the
- * manager's zero_policy is off. */
+/* What match and reserve want done before the next KV write; to zero only under a zero_policy. */
 static void run_work(const struct engine *e, const pkv_block_work *work)
 {
     pkv_store_info_t at = PKV_STORE_INFO_INIT;
@@ -48,6 +41,7 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
 {
     static _Alignas(64) float q[N_PROMPT * Q_HEADS * DIM], out[N_PROMPT * Q_HEADS * DIM];
     static _Alignas(64) float k[N_PROMPT * KV_HEADS * DIM], v[N_PROMPT * KV_HEADS * DIM];
+    static _Alignas(64) char workspace[1 << 14]; /* pkv_attn_workspace says how much is needed */
     const int32_t *row, kv_len = first + n, q_indptr[2] = { 0, n };
     int32_t row_len;
     pkv_kv_view k_view, v_view;
@@ -64,7 +58,7 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
         TRY(pkv_kv_write(e->be, &w));
         const pkv_attn_batch b = { sizeof b, 1, row, row_len, NULL, &kv_len, q_indptr, NULL, NULL };
         TRY(pkv_attn_run(e->be, &tq, &k_view, &v_view, &b, &(pkv_attn_opts)PKV_ATTN_OPTS_INIT,
-                         e->workspace, e->workspace_bytes, &to, NULL)); /* takes a whole batch */
+                         workspace, sizeof workspace, &to, NULL)); /* takes a whole batch */
     }
     TRY(pkv_seq_commit(e->mgr, seq, &(pkv_tokens){ ids, n, NULL, 0 }, PKV_STEP_NONE));
     return (int32_t)(1000.f * out[(n - 1) * Q_HEADS * DIM]);
@@ -74,8 +68,8 @@ int main(void)
 {
     struct engine e = { 0 };
     pkv_seq seq[N_SEQS];
-    pkv_block_copy copies[N_SEQS];
     int32_t prompt[N_PROMPT], next[N_SEQS];
+    pkv_block_copy copies[N_SEQS];
     pkv_block_work work = { sizeof work, NULL, 0, 0, copies, N_SEQS, 0 };
     pkv_store_config store = PKV_STORE_CONFIG_INIT;
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
@@ -85,14 +79,12 @@ int main(void)
     TRY(pkv_backend_create_cpu(&(pkv_cpu_config)PKV_CPU_CONFIG_INIT, &e.be));
     TRY(pkv_store_create(&store, &e.store));
     TRY(pkv_blockmgr_create(&cfg, NULL, &e.mgr));
-    TRY(pkv_attn_workspace(e.be, Q_HEADS, KV_HEADS, DIM, DIM, &e.workspace_bytes));
-    if (!(e.workspace = aligned_alloc(64, e.workspace_bytes / 64 * 64 + 64))) return 1;
     for (int s = 0; s < N_SEQS; s++) { /* prefill: claim what is cached, compute the rest */
         pkv_match hit = PKV_MATCH_INIT;
         for (int i = 0; i < N_PROMPT; i++) prompt[i] = i < N_COMMON ? i : 1000 * (s + 1) + i;
-        const pkv_tokens ids = { prompt, N_PROMPT, NULL, 0 };
         TRY(pkv_seq_open(e.mgr, (pkv_ns){ 0 }, &seq[s]));
-        TRY(pkv_seq_match(e.mgr, seq[s], &ids, N_PROMPT - 1, N_PROMPT, &work, &hit));
+        TRY(pkv_seq_match(e.mgr, seq[s], &(pkv_tokens){ prompt, N_PROMPT, NULL, 0 }, N_PROMPT - 1,
+                          N_PROMPT, &work, &hit));
         run_work(&e, &work);
         printf("sequence %d: %d of %d prompt tokens were cached\n", s, hit.claimed, N_PROMPT);
         next[s] = forward(&e, seq[s], hit.claimed, prompt + hit.claimed, N_PROMPT - hit.claimed);
@@ -105,6 +97,4 @@ int main(void)
     for (int s = 0; s < N_SEQS; s++) TRY(pkv_seq_close(e.mgr, seq[s])); /* blocks stay as cache */
     printf("%d tokens each, the last one is %d and %d\n", N_PROMPT + N_NEW, next[0], next[1]);
     pkv_blockmgr_destroy(e.mgr), pkv_store_destroy(e.store), pkv_backend_destroy(e.be);
-    free(e.workspace);
-    return 0;
 }
