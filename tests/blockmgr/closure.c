@@ -12,6 +12,7 @@
  * Prints states, transitions, depth, and "closed" or "stopped" (at --max-states). */
 #include "blockmgr/blockmgr_internal.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ struct state {
     unsigned char *arena;
 };
 
-static struct options opt = { 5, 3, 3, 2, 1, 1, false, false, 2000000 };
+static const struct options usual = { 5, 3, 3, 2, 1, 1, false, false, 2000000 };
+static struct options opt;
 static size_t arena_bytes;
 static unsigned char *scratch_arena;
 static struct world scratch;
@@ -387,11 +389,34 @@ static void start(void)
     enqueue(0);
 }
 
+static void usage(void)
+{
+    printf(
+        "Usage: closure [options]\n"
+        "Makes every call in every state that a small block manager can reach, and checks each.\n"
+        "  --blocks N        usable blocks, 1 .. %d (%d)\n"
+        "  --seqs N          sequences, 1 .. %d (%d)\n"
+        "  --max-blocks N    blocks that a sequence may hold, 1 .. %d (%d)\n"
+        "  --block-tokens N  tokens per block, 1 .. %d (%d)\n"
+        "  --vocab N         different tokens, 1 .. 4 (%d)\n"
+        "  --namespaces N    1 or 2 (%d)\n"
+        "  --partial         partial hits (off)\n"
+        "  --lru             plain LRU eviction (off)\n"
+        "  --max-states N    stop there, which is no failure (%ld)\n"
+        "  --help            this text\n"
+        "Prints states, transitions, depth, and \"closed\" or \"stopped\". The last line is\n"
+        "`N passed, N failed, N skipped`. Exit: 0 all right, 1 a failure, 2 unusable "
+        "arguments.\n",
+        MAX_BLOCKS, usual.blocks, MAX_SEQS, usual.seqs, MAX_TOKENS / MAX_T, usual.max_blocks, MAX_T,
+        usual.block_tokens, usual.vocab, usual.namespaces, usual.max_states);
+}
+
 static int number(const char *text, int lo, int hi, const char *name)
 {
     char *end;
+    errno = 0;
     const long x = strtol(text, &end, 10);
-    if (*text && !*end && x >= lo && x <= hi) return (int)x;
+    if (*text && !*end && errno == 0 && x >= lo && x <= hi) return (int)x;
     fprintf(stderr, "closure: --%s takes %d .. %d, not \"%s\"\n", name, lo, hi, text);
     exit(2);
 }
@@ -399,12 +424,13 @@ static int number(const char *text, int lo, int hi, const char *name)
 static void parse(int argc, char **argv)
 {
     static const struct option longs[] = {
-        { "blocks", 1, NULL, 'b' },     { "seqs", 1, NULL, 's' },
-        { "max-blocks", 1, NULL, 'm' }, { "block-tokens", 1, NULL, 't' },
-        { "vocab", 1, NULL, 'v' },      { "namespaces", 1, NULL, 'n' },
-        { "partial", 0, NULL, 'p' },    { "lru", 0, NULL, 'l' },
-        { "max-states", 1, NULL, 'x' }, { NULL, 0, NULL, 0 }
+        { "blocks", 1, NULL, 'b' },       { "seqs", 1, NULL, 's' },  { "max-blocks", 1, NULL, 'm' },
+        { "block-tokens", 1, NULL, 't' }, { "vocab", 1, NULL, 'v' }, { "namespaces", 1, NULL, 'n' },
+        { "partial", 0, NULL, 'p' },      { "lru", 0, NULL, 'l' },   { "max-states", 1, NULL, 'x' },
+        { "help", 0, NULL, 'h' },         { NULL, 0, NULL, 0 }
     };
+    bool help = false;
+    opt = usual;
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) switch (c) {
         case 'b':
             opt.blocks = number(optarg, 1, MAX_BLOCKS, "blocks");
@@ -433,9 +459,20 @@ static void parse(int argc, char **argv)
         case 'x':
             opt.max_states = number(optarg, 1, 100000000, "max-states");
             break;
+        case 'h':
+            help = true;
+            break;
         default:
+            fputs("closure: --help lists the options\n", stderr);
             exit(2);
         }
+    if (help) {
+        usage();
+        exit(0);
+    }
+    if (optind == argc) return;
+    fprintf(stderr, "closure: '%s' is not an option; --help lists them\n", argv[optind]);
+    exit(2);
 }
 
 int main(int argc, char **argv)
