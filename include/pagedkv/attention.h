@@ -19,6 +19,9 @@
  * Decode is q_len 1, prefill q_len = kv_len, chunked prefill and speculative verify in between; one
  * call mixes them freely. Rows' own keys are in the store before attention runs. "A window of W
  * tokens" in most model files means window_left = W - 1. Keys that no row may see are never read.
+ * A logit of -inf has weight 0; a sink of -inf is no sink. A NaN in a visible key reaches the rows of
+ * its own sequence that see it, and no other; in V of a key whose logit is -inf, a NaN or infinity may
+ * or may not reach them.
  * Sources: PagedAttention arXiv 2309.06180; online softmax 1805.02867; merge 2501.01005 (2.2).
  * Error bounds: docs/numerics.md. Determinism: same call, same level, same bits; renaming blocks,
  * strides and padding change no bit; a sequence's rows have the same bits alone or in any batch. */

@@ -178,6 +178,109 @@ static void nan_key(struct check *c)
     attn_free(&p);
 }
 
+/* Every visible key has logit -inf: as if no key were visible. A sink of -inf is no sink. */
+static void no_weight(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    struct attn_instance inst;
+    const struct attn_layout layout = attn_draw_layout(c);
+    p.n_q_heads = rng_int(&c->rng, 1, 9);
+    p.k_dim = p.v_dim = 16 * rng_int(&c->rng, 1, 8);
+    p.kv_len[0] = rng_int(&c->rng, 1, 100);
+    p.base2 = false;
+    for (int32_t h = 0; h < p.n_q_heads; h++)
+        p.sink[h] = rng_chance(&c->rng, 60) ? -INFINITY : 3.f * rng_signed(&c->rng);
+    if (c->seed % 4) p.opts.sink = p.sink;
+    attn_fill(c, &p);
+    for (int32_t i = 0; i < p.n_q_heads * p.k_dim; i++) p.q[i] = 1.f;
+    for (int32_t j = 0; j < p.kv_len[0]; j++) p.k[0][j * p.k_dim + j % p.k_dim] = -INFINITY;
+    attn_build(c, &p, &layout, &inst);
+    CHECK(c, attn_call(c, &inst, &r) == PKV_OK, "refused");
+    for (int32_t h = 0; h < p.n_q_heads; h++) {
+        const float want = p.opts.sink ? p.sink[h] : -INFINITY;
+        const bool same = isinf(want) ? lse_at(&p, &r, 0, h) == want
+                                      : fabsf(lse_at(&p, &r, 0, h) - want) <= 1e-6f;
+        CHECK(c, same, "no weight: lse of head %d is %.9g, must be %.9g", h,
+              (double)lse_at(&p, &r, 0, h), (double)want);
+        for (int32_t d = 0; d < p.v_dim; d++)
+            CHECK(c, out_at(&p, &r, 0, h, d) == 0, "no weight: head %d dim %d is %.9g", h, d,
+                  out_at(&p, &r, 0, h, d));
+    }
+    attn_result_free(&r);
+    attn_destroy(&inst);
+    attn_free(&p);
+}
+
+/* A NaN in V of a key with logit -inf: reaches its dim of its own sequence or does not, and nothing
+ * else. */
+static void nan_without_weight(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 }, clean = { 0 };
+    const bool wrong[ATTN_MAX_SEQS] = { true };
+    struct attn_instance inst;
+    p.n_seqs = 2;
+    p.n_q_heads = rng_int(&c->rng, 1, 9);
+    p.k_dim = p.v_dim = 16 * rng_int(&c->rng, 1, 8);
+    p.kv_len[0] = rng_int(&c->rng, 2, 100);
+    attn_fill(c, &p);
+    for (int32_t i = 0; i < p.n_q_heads * p.k_dim; i++) p.q[i] = 1.f;
+    const int32_t key = rng_int(&c->rng, 0, p.kv_len[0] - 1),
+                  dim = rng_int(&c->rng, 0, p.v_dim - 1);
+    p.k[0][key * p.k_dim + rng_int(&c->rng, 0, p.k_dim - 1)] = -INFINITY;
+    const struct attn_layout layout = attn_draw_layout(c);
+    attn_build(c, &p, &layout, &inst);
+    CHECK(c, attn_call(c, &inst, &clean) == PKV_OK, "refused");
+    attn_destroy(&inst);
+    p.v[0][key * p.v_dim + dim] = c->seed % 2 ? NAN : INFINITY;
+    attn_build(c, &p, &layout, &inst);
+    CHECK(c, attn_call(c, &inst, &r) == PKV_OK, "refused");
+    attn_same_bits(c, &p, &clean, &r, wrong, "another sequence's NaN");
+    CHECK(c, memcmp(clean.lse, r.lse, r.lse_bytes) == 0, "a NaN without weight changes lse");
+    for (int32_t h = 0; h < p.n_q_heads; h++)
+        for (int32_t d = 0; d < p.v_dim; d++) {
+            const double got = out_at(&p, &r, 0, h, d), want = out_at(&p, &clean, 0, h, d);
+            CHECK(c, got == want || (d == dim && isnan(got)),
+                  "NaN in V of key %d, dim %d, without weight: head %d dim %d is %.9g, not %.9g",
+                  key, dim, h, d, got, want);
+        }
+    attn_result_free(&r);
+    attn_result_free(&clean);
+    attn_destroy(&inst);
+    attn_free(&p);
+}
+
+/* Logits of usual size though a product of some of q, scale, softcap and log2(e) is beyond float:
+ * levels that fold them into one must not lose the result. Of two kv heads one alone has a q that
+ * is too large, so that a layout that has them read apart must not change bits. */
+static void far_scale(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 }, again = { 0 };
+    const int32_t kind = (int32_t)(c->seed % 3);
+    p.q_dtype = PKV_F32;
+    p.n_kv_heads = 2;
+    p.n_q_heads = 2 * rng_int(&c->rng, 1, 5);
+    p.k_dim = p.v_dim = 16 * rng_int(&c->rng, 1, 8);
+    p.kv_len[0] = rng_int(&c->rng, 1, 100);
+    p.opts.scale = kind == 0 ? 0x1p30f : kind == 1 ? 0x1.8p127f : 0x1p-3f;
+    if (kind == 2) p.opts.softcap = 0x1p-140f;
+    attn_fill(c, &p);
+    const int32_t half = p.n_q_heads / 2 * p.k_dim; /* elements of q that belong to one kv head */
+    const float tiny = c->dtype == PKV_F16 ? 0.f : 0x1p-126f;
+    for (int32_t i = 0; i < 2 * half && kind != 2; i++)
+        p.q[i] *= kind == 1 ? 0x1p-122f : i < half ? 0x1p98f : 0x1p-25f;
+    for (int32_t i = 0; i < p.kv_len[0] * 2 * p.k_dim && kind == 0; i++)
+        if (i / p.k_dim % 2 == 0) p.k[0][i] = tiny * (float)rng_int(&c->rng, -2, 2);
+    run_and_keep(c, &p, &r);
+    run_and_keep(c, &p, &again);
+    attn_same_bits(c, &p, &r, &again, NULL, "another layout");
+    attn_result_free(&r);
+    attn_result_free(&again);
+    attn_free(&p);
+}
+
 /* KT5: both bases say the same. */
 static void bases(struct check *c)
 {
@@ -306,6 +409,9 @@ const struct check_case attn_exact_cases[] = {
     { "attention", "winner", winner, 30, 10, true },
     { "attention", "empty_rows", empty_rows, 12, 4, true },
     { "attention", "nan_key", nan_key, 20, 8, true },
+    { "attention", "no_weight", no_weight, 24, 8, true },
+    { "attention", "nan_without_weight", nan_without_weight, 12, 6, true },
+    { "attention", "far_scale", far_scale, 32, 8, true },
     { "attention", "bases", bases, 20, 4, true },
     { "attention", "splits", splits, 24, 8, true },
     { NULL, NULL, NULL, 0, 0, false },

@@ -191,18 +191,20 @@ static inline void decode_fill_contiguous(const struct decode *d, int32_t first,
     decode_fill_pad(row, n);
 }
 
-/* How a head's row ends: out = acc * factor / denom, lse. The sink joins here, once. */
+/* How a head's row ends: out = acc * factor / denom, lse. The sink joins here, once; one of -inf is
+ * none, also where every visible score is -inf. */
 struct decode_finish {
     float factor, denom, lse;
 };
 static inline struct decode_finish decode_finish_head(const struct decode *d, float max, float sum,
                                                       int32_t head)
 {
-    const float *sink = d->call->opts->sink;
+    const float *sinks = d->call->opts->sink;
+    const float sink = sinks ? sinks[d->unit->kv_head * d->call->group + head] : -INFINITY;
     struct decode_finish f = { 1.f, sum, 0.f };
     double m = max, l = sum;
-    if (sink) {
-        const double s = (double)sink[d->unit->kv_head * d->call->group + head] * M_LOG2E;
+    if (sink != -INFINITY) {
+        const double s = (double)sink * M_LOG2E;
         if (s > m) { /* far above: every key's weight may vanish, and rightly so */
             const double w = exp2(m - s);
             f.factor = (float)w;
