@@ -19,12 +19,12 @@
  * Decode is q_len 1, prefill q_len = kv_len, chunked prefill and speculative verify in between; one
  * call mixes them freely. Rows' own keys are in the store before attention runs. "A window of W
  * tokens" in most model files means window_left = W - 1. Keys that no row may see are never read.
- * A logit of -inf has weight 0; a sink of -inf is no sink. A NaN in a visible key reaches the rows of
- * its own sequence that see it, and no other; in V of a key whose logit is -inf, a NaN or infinity may
- * or may not reach them.
- * Sources: PagedAttention arXiv 2309.06180; online softmax 1805.02867; merge 2501.01005 (2.2).
- * Error bounds: docs/numerics.md. Determinism: same call, same level, same bits; renaming blocks,
- * strides and padding change no bit; a sequence's rows have the same bits alone or in any batch. */
+ * A logit of -inf has weight 0; a sink of -inf is no sink. A NaN in a visible key reaches the rows
+ * of its own sequence that see it, and no other; in V of a key whose logit is -inf, a NaN or
+ * infinity may or may not reach them. Sources: PagedAttention arXiv 2309.06180; online softmax
+ * 1805.02867; merge 2501.01005 (2.2). Error bounds: docs/numerics.md. Determinism: same call, same
+ * level, same bits; renaming blocks, strides and padding change no bit; a sequence's rows have the
+ * same bits alone or in any batch. */
 #ifndef PAGEDKV_ATTENTION_H
 #define PAGEDKV_ATTENTION_H
 
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* [n_rows][n_heads][dim]; dim stride 1, strides in elements, rows (each head's vector) 16-byte
- * aligned. dtype PKV_F32, PKV_F16 or PKV_BF16. */
+ * aligned. n_heads: 1 .. 2^16, more is PKV_E_INVALID_ARG. dtype PKV_F32, PKV_F16 or PKV_BF16. */
 typedef struct pkv_tensor3 {
     void *data;
     pkv_dtype dtype;
@@ -46,7 +46,7 @@ typedef struct pkv_tensor3 {
 
 /* One layer's K or V over all blocks. Strides in elements; a kernel uses only these and never
  * rebuilds one from a shape. Every row [dim] is 16-byte aligned. dim: multiple of 8, 8 .. 256;
- * block_tokens >= 1. `n_blocks` bounds the ids. */
+ * n_heads: 1 .. 2^16; block_tokens >= 1. `n_blocks` bounds the ids. */
 typedef struct pkv_kv_view {
     void *data;
     pkv_dtype dtype;
@@ -96,7 +96,8 @@ typedef struct pkv_lse {
     uint8_t base2; /* 0 or 1 */
 } pkv_lse;
 
-/* Bits of bad[0]; bad[1..3] hold sequence, index and value of one offender. */
+/* Bits of bad[0]; bad[1..3] hold sequence, index and value of one offender. Of kv_write: 0, token,
+ * slot; a slot or token that does not fit is UINT32_MAX. */
 #define PKV_BAD_RANGE 1u      /* a used block id outside [0, n_blocks): read as the null block */
 #define PKV_BAD_SHORT_ROW 2u  /* the row has too few ids for kv_len: missing keys are masked */
 #define PKV_BAD_LENGTH 4u     /* negative kv_len counts as 0; contiguous kv_len beyond capacity */
@@ -105,7 +106,7 @@ typedef struct pkv_lse {
 #define PKV_BAD_SLOT 32u /* kv_write: a slot beyond the store, skipped (negative: silent skip) */
 
 /* Bytes of workspace that pkv_attn_run needs for these dims, whatever the batch. Pure.
- * PKV_E_INVALID_ARG, PKV_E_UNSUPPORTED as pkv_attn_run. */
+ * PKV_E_INVALID_ARG (more than 2^16 heads, too), PKV_E_UNSUPPORTED as pkv_attn_run. */
 PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads,
                                                     int32_t n_kv_heads, int32_t k_dim,
                                                     int32_t v_dim, size_t *workspace_bytes);
@@ -155,7 +156,10 @@ typedef struct pkv_kv_write_args {
 /* Scatter new K and V rows into their slots, rounding to nearest even into the store's dtype.
  * Two tokens with one slot are the caller's error. A slot beyond the store is skipped and reported:
  * PKV_E_INVALID_ARG, everything else is written. Slot 0 .. block_tokens - 1 is the null block and
- * is refused the same way. Other argument errors write nothing. O(bytes). */
+ * is refused the same way. Other errors write nothing: PKV_E_INVALID_ARG (shapes, alignment, no
+ * slots), PKV_E_UNSUPPORTED (a dtype or dim without a kernel), PKV_E_ABI (struct_size). The dtype
+ * of the rows is independent of the store's. `bad` is sticky, as of pkv_attn_run. Threads: any
+ * number at once that write different slots. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args);
 
 /* Carry out the copies of a pkv_block_work on a pool in the canonical layout: block i lies at
@@ -175,8 +179,13 @@ PKV_API PKV_NODISCARD pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, si
 /* Combine partial results over disjoint key sets: states o[s], lse[s], s < n_states, all of the
  * same shape. M = max lse_s; M = -inf gives (0, -inf); else w_s = e^(lse_s - M),
  * out = sum w_s o_s / sum w_s, out_lse = M + ln sum w_s, sums in ascending s. A state with lse -inf
- * is skipped without reading o_s. `out` may be o[0] (and out_lse lse[0]). States of different bases
- * are refused: PKV_E_INVALID_ARG. lse of every state is needed; out_lse may be NULL. O(bytes). */
+ * is skipped without reading o_s. The states have one dtype; `out` may have another, and is rounded
+ * once. `out` may be o[0] itself, of equal dtype and strides (and out_lse lse[0]), but must overlap
+ * no other state, nor o[0] in another way. lse of every state is needed; out_lse may be NULL.
+ *   PKV_E_INVALID_ARG  shapes, dtypes or bases (base2) that differ, alignment, an overlap where the
+ *                      arrays start at one place
+ *   PKV_E_UNSUPPORTED  a dtype or dim for which no kernel exists
+ * On failure nothing is written. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o,
                                                   const pkv_lse *lse, int32_t n_states,
                                                   pkv_tensor3 *out, pkv_lse *out_lse);

@@ -8,10 +8,10 @@
 
 size_t pkv__attn_workspace_bytes(int32_t n_q_heads, int32_t dim)
 {
-    /* Per query head q and o in float and the numbers of a running softmax, which vector levels
-     * keep once per lane; per unit a tile of scores, 128 keys times 8 heads, twice. */
-    enum { STATE_FLOATS = 64, SCORE_FLOATS = 2 * 128 * 8 };
-    const size_t floats = (size_t)n_q_heads * (2 * (size_t)dim + STATE_FLOATS) + SCORE_FLOATS;
+    /* Per query head q and o in float, and the numbers of a running softmax, which vector levels
+     * keep once per lane, rounded up to whole cache lines. */
+    enum { STATE_FLOATS = 64 };
+    const size_t floats = (size_t)n_q_heads * (2 * (size_t)dim + STATE_FLOATS);
     return pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
 }
 
@@ -19,7 +19,8 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
                               int32_t k_dim, int32_t v_dim, size_t *workspace_bytes)
 {
     if (!be || !workspace_bytes) return PKV_E_INVALID_ARG;
-    if (n_q_heads < 1 || n_kv_heads < 1 || n_q_heads % n_kv_heads != 0 || k_dim < 1 || v_dim < 1)
+    if (n_q_heads < 1 || n_q_heads > PKV__MAX_HEADS || n_kv_heads < 1 ||
+        n_q_heads % n_kv_heads != 0 || k_dim < 1 || v_dim < 1)
         return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
                            "workspace: %d and %d heads, dims %d and %d", n_q_heads, n_kv_heads,
                            k_dim, v_dim);
@@ -31,8 +32,8 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
     return PKV_OK;
 }
 
-static pkv_status check_outputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *v,
-                                const pkv_tensor3 *out, const pkv_lse *lse)
+static pkv_status check_outputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
+                                const pkv_kv_view *v, const pkv_tensor3 *out, const pkv_lse *lse)
 {
     pkv_status status = pkv__check_tensor(log, "out", out);
     if (status == PKV_OK && lse) status = pkv__check_lse(log, lse, q->n_rows, q->n_heads);
@@ -41,7 +42,7 @@ static pkv_status check_outputs(const pkv_logger *log, const pkv_tensor3 *q, con
         out->dim != v->dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG,
                            "out must have dtype, rows and heads of q and the dim of v");
-    if (out->data && (out->data == q->data || out->data == v->data))
+    if (out->data && (out->data == q->data || out->data == k->data || out->data == v->data))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "out overlaps an input");
     return PKV_OK;
 }
@@ -162,7 +163,7 @@ pkv_status pkv_attn_run(pkv_backend *be, const pkv_tensor3 *q, const pkv_kv_view
     if (!be) return PKV_E_INVALID_ARG;
     if (lse && !lse->data) lse = NULL;
     pkv_status status = pkv__check_attn_inputs(&be->log, q, k, v, batch, opts);
-    if (status == PKV_OK) status = check_outputs(&be->log, q, v, out, lse);
+    if (status == PKV_OK) status = check_outputs(&be->log, q, k, v, out, lse);
     if (status == PKV_OK) status = check_workspace(be, q, k, v, workspace, workspace_bytes);
     if (status != PKV_OK) return status;
 

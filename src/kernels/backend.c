@@ -64,7 +64,6 @@ pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg, pkv_backend **out)
     memset(be, 0, sizeof(*be));
     be->alloc = cfg->alloc;
     be->log = cfg->log;
-    be->isa = isa;
     pkv__cpu_kernels_init(&be->kernels, isa);
     *out = be;
     return PKV_OK;

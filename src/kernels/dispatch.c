@@ -1,4 +1,5 @@
-/* Which function takes a unit. The only place that asks which levels this build contains. */
+/* Which function takes a unit. Only this file and backend.c ask which levels this build contains.
+ */
 #include "kernels/kernels_internal.h"
 
 #include <stdio.h>

@@ -52,6 +52,9 @@ pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_
     const int64_t strides[3] = { t->row_stride, t->head_stride, 0 };
     if (t->n_rows < 0 || t->n_heads < 1 || (t->n_rows > 0 && !t->data))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: no data, or negative sizes", name);
+    if (t->n_heads > PKV__MAX_HEADS)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: %d heads, more than %d", name, t->n_heads,
+                           PKV__MAX_HEADS);
     if (!aligned(t->data, ROW_ALIGN) || !rows_aligned(t->row_stride, elem) ||
         !rows_aligned(t->head_stride, elem))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
@@ -70,6 +73,9 @@ pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv
     const int64_t strides[3] = { view->block_stride, view->token_stride, view->head_stride };
     if (view->n_blocks < 1 || view->block_tokens < 1 || view->n_heads < 1 || !view->data)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: no data, blocks, tokens or heads", name);
+    if (view->n_heads > PKV__MAX_HEADS)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: %d heads, more than %d", name,
+                           view->n_heads, PKV__MAX_HEADS);
     if (!aligned(view->data, ROW_ALIGN) || !rows_aligned(view->block_stride, elem) ||
         !rows_aligned(view->token_stride, elem) || !rows_aligned(view->head_stride, elem))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);

@@ -1,7 +1,7 @@
 /* Inside the kernels: the table of functions that levels fill, and the unit of work they implement.
  *
  *   attention.c   public entries: validate once, resolve defaults, cut a call into units
- *   dispatch.c    which function takes a unit; the only place that asks which levels exist
+ *   dispatch.c    which function takes a unit; it and backend.c alone ask which levels exist
  *   scalar/       the definition of every operation; fills every slot of the table
  *   x86/          one file per level and operation; overwrites slots it is better at
  *
@@ -15,6 +15,7 @@
 #include <math.h>
 
 #define PKV__MAX_DIM 256                   /* elements of a K or V row */
+#define PKV__MAX_HEADS (1 << 16)           /* of q, K or V; times a dim it fits int32 */
 #define PKV__LOG2E 1.44269504088896340736f /* lse in base 2 = natural lse times this */
 
 /* One call of pkv_attn_run, validated, with defaults filled in. Read-only for kernels, but `bad`.
@@ -142,7 +143,6 @@ void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
 struct pkv_backend {
     pkv_allocator alloc;
     pkv_logger log;
-    pkv_isa isa;
     struct pkv__cpu_kernels kernels;
 };
 

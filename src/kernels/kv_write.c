@@ -57,6 +57,12 @@ static void write_token(const pkv_tensor3 *src, int64_t row, const pkv_kv_view *
     }
 }
 
+/* For the report: what is too large for a word must not look like a small number. */
+static uint32_t word(int64_t x)
+{
+    return x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+}
+
 pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args)
 {
     if (!be) return PKV_E_INVALID_ARG;
@@ -69,7 +75,7 @@ pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args)
         const int64_t slot = args->slots[t];
         if (slot < 0) continue;
         if (slot < bt || slot >= end) { /* the null block stays zero */
-            if (!bad[0]) bad[2] = (uint32_t)t, bad[3] = (uint32_t)slot;
+            if (!bad[0]) bad[2] = word(t), bad[3] = word(slot);
             bad[0] = PKV_BAD_SLOT;
             continue;
         }

@@ -170,7 +170,9 @@ static void scatter(struct check *c)
     if (args.bad)
         CHECK(c,
               s.n_bad ? bad[0] == PKV_BAD_SLOT && bad[2] == (uint32_t)s.first_bad &&
-                            bad[3] == (uint32_t)s.slots[s.first_bad]
+                            bad[3] == (s.slots[s.first_bad] < UINT32_MAX
+                                           ? (uint32_t)s.slots[s.first_bad]
+                                           : UINT32_MAX)
                       : bad[0] == 0 && bad[1] == 9,
               "report %#x %u %u %u, first bad token is %d", (unsigned)bad[0], (unsigned)bad[1],
               (unsigned)bad[2], (unsigned)bad[3], s.first_bad);

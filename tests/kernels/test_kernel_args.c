@@ -192,8 +192,9 @@ static void queries(void **state)
     a->q.n_rows = -1, REFUSED(a, PKV_E_INVALID_ARG);
     a->q.n_rows = INT64_C(1) << 32, REFUSED(a, PKV_E_INVALID_ARG);
     a->q.n_heads = 0, REFUSED(a, PKV_E_INVALID_ARG);
-    a->q.n_heads = 3, REFUSED(a, PKV_E_INVALID_ARG); /* no multiple of the kv heads */
-    a->q.dim = 8, REFUSED(a, PKV_E_INVALID_ARG);     /* K has 16 */
+    a->q.n_heads = 3, REFUSED(a, PKV_E_INVALID_ARG);     /* no multiple of the kv heads */
+    a->q.n_heads = 65538, REFUSED(a, PKV_E_INVALID_ARG); /* more than 2^16 */
+    a->q.dim = 8, REFUSED(a, PKV_E_INVALID_ARG);         /* K has 16 */
     a->q.dim = 0, REFUSED(a, PKV_E_INVALID_ARG);
     a->q.dim = 12, REFUSED(a, PKV_E_UNSUPPORTED);
     a->q.dim = 264, REFUSED(a, PKV_E_UNSUPPORTED);
@@ -217,6 +218,7 @@ static void views(void **state)
     a->k.block_tokens = a->v.block_tokens = 0, REFUSED(a, PKV_E_INVALID_ARG);
     a->v.n_heads = 1, REFUSED(a, PKV_E_INVALID_ARG);
     a->k.n_heads = a->v.n_heads = -2, REFUSED(a, PKV_E_INVALID_ARG);
+    a->q.n_heads = a->k.n_heads = a->v.n_heads = 65537, REFUSED(a, PKV_E_INVALID_ARG);
     a->k.token_stride = 3, REFUSED(a, PKV_E_INVALID_ARG);
     a->v.head_stride = -4, REFUSED(a, PKV_E_INVALID_ARG);
     a->k.block_stride = INT64_MAX - 3, REFUSED(a, PKV_E_INVALID_ARG);
@@ -262,6 +264,8 @@ static void outputs_and_workspace(void **state)
     a->out.dim = 8, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
     a->out.data = a->result.out + 1, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
     a->out.data = a->q_data, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
+    a->out.data = a->store[0], REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
+    a->out.data = a->store[1], REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
     a->lse.base2 = 2, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
     a->lse.row_stride = -1, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG);
     a->lse.data = (float *)(void *)((char *)a->result.lse + 2);
@@ -283,9 +287,12 @@ static void workspace_query(void **state)
     assert_int_equal(pkv_attn_workspace(a->be, 0, 2, 64, 64, &bytes), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_attn_workspace(a->be, 4, 3, 64, 64, &bytes), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_attn_workspace(a->be, 4, 2, 64, -8, &bytes), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_attn_workspace(a->be, 65537, 1, 64, 64, &bytes), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_attn_workspace(a->be, 4, 2, 63, 64, &bytes), PKV_E_UNSUPPORTED);
     assert_int_equal(pkv_attn_workspace(a->be, 4, 2, 64, 512, &bytes), PKV_E_UNSUPPORTED);
     assert_int_equal(bytes, 77);
+    assert_int_equal(pkv_attn_workspace(a->be, 65536, 65536, 256, 256, &bytes), PKV_OK);
+    assert_true(bytes > (size_t)65536 * 256 * 2 * sizeof(float));
 }
 
 static void expect_write(struct args *a, pkv_status want)
@@ -317,6 +324,23 @@ static void kv_write(void **state)
     a->new_v.data = a->new_data[1] + 1, expect_write(a, PKV_E_INVALID_ARG);
     a->v.n_blocks = 2, expect_write(a, PKV_E_INVALID_ARG);
     a->v.block_tokens = 2, expect_write(a, PKV_E_INVALID_ARG);
+    a->write.v = NULL, a->new_k.head_stride = a->k.head_stride = 0;
+    a->new_k.n_heads = a->k.n_heads = 65537, expect_write(a, PKV_E_INVALID_ARG);
+}
+
+/* What does not fit a word of the report is the largest number, not its low half. */
+static void far_slot(void **state)
+{
+    struct args *a = *state;
+    uint32_t bad[4] = { 0, 9, 9, 9 };
+    reset(a);
+    a->write.bad = bad;
+    a->slots[1] = (INT64_C(1) << 32) + BT;
+    assert_int_equal(pkv_kv_write(a->be, &a->write), PKV_E_INVALID_ARG);
+    assert_int_equal(bad[0], PKV_BAD_SLOT);
+    assert_int_equal(bad[1], 0);
+    assert_int_equal(bad[2], 1);
+    assert_true(bad[3] == UINT32_MAX);
 }
 
 static void moves(void **state)
@@ -506,6 +530,7 @@ int main(void)
         cmocka_unit_test(kv_write),         cmocka_unit_test(moves),
         cmocka_unit_test(memory_runs_out),  cmocka_unit_test(backends),
         cmocka_unit_test(kernel_list),      cmocka_unit_test(merge),
+        cmocka_unit_test(far_slot),
     };
     return cmocka_run_group_tests_name("kernel_args", tests, setup, teardown);
 }
