@@ -1,7 +1,8 @@
 /* Backends: where kernels run, and which kernels exist.
  *
  * A backend is made once, is read-only afterwards, and may be used from any number of threads at
- * the same time. The CPU backend chooses, when it is made, the best version of every operation that
+ * the same time; its logger and allocator are then called from all of them at once, and have to be
+ * thread-safe. The CPU backend chooses, when it is made, the best version of every operation that
  * the machine (CPU and operating system) can run, not above the level asked for. */
 #ifndef PAGEDKV_BACKEND_H
 #define PAGEDKV_BACKEND_H

@@ -4,7 +4,9 @@
  *   block   [layer][kv_head][K,V][token][dim]       K and V of one head lie side by side
  *
  * One block with all its layers is one piece: copying, swapping or sending it is one descriptor.
- * The store does not know who uses a block; the block manager does. */
+ * The store does not know who uses a block; the block manager does. Threads: a store is read-only
+ * after creation, so any number may ask for its info and views at once; whoever writes bytes of
+ * blocks orders that with those who read them. */
 #ifndef PAGEDKV_STORE_H
 #define PAGEDKV_STORE_H
 
@@ -57,6 +59,8 @@ typedef struct pkv_store_info_t {
     {                                                                                              \
         sizeof(pkv_store_info_t), { 0, 0, 0, 0, PKV_F16 }, 0, 0, NULL, false, false                \
     }
+/* What the store is. out->struct_size is set by the caller. PKV_E_INVALID_ARG: null; PKV_E_ABI:
+ * struct_size; *out is then untouched. */
 PKV_API PKV_NODISCARD pkv_status pkv_store_info(const pkv_store *store, pkv_store_info_t *out);
 
 /* Views of one layer for the kernels. Strides in elements of the shape's dtype.
