@@ -55,7 +55,7 @@ static void load_row(const struct attn_shape *s, const void *row, float *out)
 
 struct scratch {
     float *q, *k, *v;
-    double *scores, *vbar;
+    struct attention_row row;
 };
 
 static void expect_unit(const struct attn_shape *s, const void *q, struct attn_unit *u,
@@ -74,13 +74,11 @@ static void expect_unit(const struct attn_shape *s, const void *q, struct attn_u
             const int64_t n_keys = kv_len - s->q_len[u->seq] + i + 1; /* causal */
             double *expected = u->expected + (i * group + r) * s->dim;
             double *bound = u->bound + (i * group + r) * s->dim;
-            double z_size;
             for (int32_t d = 0; d < s->dim; d++) x->q[d] = number_get(q, s->dtype, at + d);
-            attention_reference(x->q, x->k, x->v, n_keys, s->dim, scale, x->scores, expected,
-                                x->vbar, &z_size);
+            x->row.out = expected;
+            attention_reference(x->q, x->k, x->v, n_keys, s->dim, scale, &x->row);
             for (int32_t d = 0; d < s->dim; d++)
-                bound[d] =
-                    attention_bound(x->vbar[d], z_size, expected[d], n_keys, s->dim, s->dtype);
+                bound[d] = attention_bound(&x->row, d, n_keys, s->dim, s->dtype);
         }
 }
 
@@ -91,9 +89,10 @@ static bool expect_all(struct attn_check *check, const struct attn_shape *s, con
     struct scratch x = { bench_calloc(dim, sizeof(float), err),
                          bench_calloc(keys * dim, sizeof(float), err),
                          bench_calloc(keys * dim, sizeof(float), err),
-                         bench_calloc(keys, sizeof(double), err),
-                         bench_calloc(dim, sizeof(double), err) };
-    bool ok = x.q && x.k && x.v && x.scores && x.vbar;
+                         { .scores = bench_calloc(keys, sizeof(double), err),
+                           .vbar = bench_calloc(dim, sizeof(double), err),
+                           .vmax = bench_calloc(dim, sizeof(double), err) } };
+    bool ok = x.q && x.k && x.v && x.row.scores && x.row.vbar && x.row.vmax;
     for (int32_t i = 0; ok && i < check->n_units; i++) {
         struct attn_unit *u = &check->units[i];
         const size_t n = (size_t)s->q_len[u->seq] * (size_t)(s->h_q / s->h_kv) * dim;
@@ -105,8 +104,9 @@ static bool expect_all(struct attn_check *check, const struct attn_shape *s, con
     free(x.q);
     free(x.k);
     free(x.v);
-    free(x.scores);
-    free(x.vbar);
+    free(x.row.scores);
+    free(x.row.vbar);
+    free(x.row.vmax);
     return ok;
 }
 

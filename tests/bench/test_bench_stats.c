@@ -146,21 +146,32 @@ static void test_reference(void **state)
 {
     const float q[] = { 1, 0, 0, 0, 0, 0, 0, 0 };
     float k[16] = { 0 }, v[16] = { 0 };
-    double scores[2], out[8], vbar[8], z_size;
+    double scores[2], out[8], vbar[8], vmax[8];
+    struct attention_row row = { scores, out, vbar, vmax, 0 };
     (void)state;
     k[8] = logf(3);
     v[0] = 8;
     v[8] = -4;
     v[1] = v[9] = 5;
-    attention_reference(q, k, v, 2, 8, 1.0, scores, out, vbar, &z_size);
+    attention_reference(q, k, v, 2, 8, 1.0, &row);
     assert_near(out[0], 8 * 0.25 - 4 * 0.75, 1e-6);
     assert_near(vbar[0], 8 * 0.25 + 4 * 0.75, 1e-6);
     assert_near(out[1], 5, 1e-12);
-    assert_near(z_size, log(3), 1e-6);
-    /* vbar (2 (2*8+60) 2^-24 z + 2 2^-21 + 18 2^-23) + 2^-11 |out| + 2^-24 with vbar 1, z 1, out 2
-     */
-    assert_near(attention_bound(1, 1, 2, 2, 8, PKV_F16),
-                152 * 0x1p-24 + 0x1p-20 + 18 * 0x1p-23 + 0x1p-10 + 0x1p-24, 1e-12);
+    assert_near(vmax[0], 8, 0);
+    assert_near(vmax[1], 5, 0);
+    assert_near(row.z_size, log(3), 1e-6);
+    /* docs/numerics.md: vbar (e^(2 dz) - 1 + 2 ex + acc) + 2^-11 |out| + 2^-24 + n 2^-126 vmax with
+     * dz (2*8+60) 2^-24 z, ex 2^-21, acc 18 2^-23; z such that 2 dz is 1: not the 2 dz that small
+     * logits make of it. */
+    row.z_size = 0x1p24 / 152;
+    vbar[0] = 1;
+    out[0] = 2;
+    assert_near(attention_bound(&row, 0, 2, 8, PKV_F16),
+                exp(1) - 1 + 0x1p-20 + 18 * 0x1p-23 + 0x1p-10 + 0x1p-24, 1e-12);
+    /* Below the normal range: 3 keys, vmax 2^126, nothing else. */
+    vbar[0] = out[0] = row.z_size = 0;
+    vmax[0] = 0x1p126;
+    assert_near(attention_bound(&row, 0, 3, 8, PKV_F32), 3, 1e-12);
 }
 
 static void test_machine_texts(void **state)
