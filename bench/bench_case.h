@@ -20,7 +20,7 @@ struct bench_run {
     volatile uint64_t sink;
 };
 
-#define CASE_MAX_SIDES 12
+#define CASE_MAX_SIDES 13
 
 struct bench_side {
     char id[48];    /* "paged-random/b16"; case id + "/" + this is the id of the row */
