@@ -143,8 +143,6 @@ static bool add_turn(const struct bench_options *o, struct case_list *list, int3
     c->sides[0].goal_ns = cold ? 100 : 15;
     /* A call turns the whole pool over. */
     if (cold && o->max_time_s <= 0) c->sampler.max_time_ns *= 4;
-    snprintf(c->sides[0].published, sizeof(c->sides[0].published),
-             "vLLM 251-1104 ns, nano-vllm 583 ns (Python)");
     return add_floors(c, what, ops, cold);
 }
 

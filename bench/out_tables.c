@@ -342,7 +342,10 @@ static void published(const struct printer *p)
     char heads[128];
     struct text_table t;
     const struct published_figure *f;
-    title(p, "Published figures for orientation: other hardware, not measured here");
+    title(
+        p,
+        "Figures for orientation: other hardware, not measured in this run; published except where "
+        "the source says otherwise");
     text_table_init(&t, "<what|<figure|<hardware|<source", heads, sizeof(heads));
     for (int i = 0; (f = published_figure(i)) != NULL; i++) {
         text_table_row(&t);

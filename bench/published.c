@@ -1,7 +1,13 @@
-/* Published reference figures with their sources. */
+/* Figures for orientation with their sources: published ones, then measurements of this project
+ * that cannot be repeated from here. */
 #include "published.h"
 
 #include <stddef.h>
+
+#define OTHER_XEON "Xeon of the same class, 2 cores, Python"
+#define OWN_MEASUREMENT                                                                            \
+    "not published: own measurement, other machine, not repeatable from here; version not "        \
+    "recorded"
 
 static const struct published_figure figures[] = {
     { "attention kernel through a block table", "1.20-1.26x the time of FasterTransformer's",
@@ -14,17 +20,19 @@ static const struct published_figure figures[] = {
       "B200", "flash-attention issue 1999" },
     { "block size by trace", "ShareGPT best at 16-128; Alpaca at 16 and 32, larger much worse",
       "A100", "PagedAttention paper, arXiv 2309.06180, Fig. 18b" },
-    { "vLLM BlockPool get + free, per block", "251 ns in batches of 128, 1,104 ns single",
-      "same class of CPU, Python", "measured with vLLM v1's BlockPool" },
-    { "nano-vllm get + free, per block", "583 ns", "same class of CPU, Python",
-      "measured with nano-vllm's BlockManager" },
-    { "KV allocation per engine step", "about 87 us a step; allocate_slots(1) 7.3 us a sequence",
-      "CPU-only engine loop, Python", "simllm issue 204" },
+    { "KV allocation per engine step", "about 87 us a step", "CPU-only engine loop, Python",
+      "simllm issue 204" },
+    { "hashing of blocks, per token", "60-120 ns", "server CPU, Python",
+      "vLLM issues 15297 and 29261" },
     { "look-up of 38k tokens, 297 blocks of 128", "0.9 ms, 97 % of it hashing", "server CPU",
       "TensorRT-LLM issue 16168" },
     { "SGLang evict call", "7, later 0.5 ms", "server CPU", "sglang issue 14339" },
     { "concurrent requests, OPT-13B, ShareGPT", "Orca Max 7.00, Oracle 13.62, vLLM 30.42",
       "A100 40 GB", "PagedAttention paper, arXiv 2309.06180, Fig. 13a" },
+    { "vLLM BlockPool get + free, per block", "251 ns in batches of 128, 1,104 ns single",
+      OTHER_XEON, OWN_MEASUREMENT },
+    { "nano-vllm get + free, per block", "583 ns", OTHER_XEON, OWN_MEASUREMENT },
+    { "vLLM allocate_slots(1), per sequence", "7.3 us", OTHER_XEON, OWN_MEASUREMENT },
 };
 
 const struct published_figure *published_figure(int idx)

@@ -1,4 +1,5 @@
-/* Figures that others published, from other hardware; context, never a yardstick. */
+/* Figures from other hardware: context, never a yardstick. Others published them, except where the
+ * source says that it is a measurement of this project. */
 #ifndef PKV_PUBLISHED_H
 #define PKV_PUBLISHED_H
 
