@@ -121,6 +121,8 @@ bool bandwidth_probe(const struct bench_clock *clock, const struct bandwidth_opt
     int best_way = 0;
     const uint64_t expected = fill_words(region.base, bytes);
     info->read_gbs = info->copy_gbs = 0;
+    info->read_bytes = (int64_t)bytes;
+    info->read_in_cache = info->read_bytes < 4 * info->llc_bytes;
     for (int way = 0; way < BANDWIDTH_N_WAYS; way++) {
         const double gbs =
             read_speed(clock, ways[way], region.base, bytes, PASSES, expected, &right);

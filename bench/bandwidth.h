@@ -20,9 +20,10 @@ struct bandwidth_opts {
     bool curve; /* also read from 1/4 to 8 times the last-level cache */
 };
 
-/* Fill read_gbs, copy_gbs, read_kernel and, if wanted, the curve of `info` (llc_bytes is read).
- * Read: best of 10 passes of each way, of the best way. Copy: best of 10 memcpy; GB/s counts each
- * byte copied once, although the memory moves it at least twice. Checks that the sums are right. */
+/* Fill read_gbs, copy_gbs, read_bytes, read_in_cache, read_kernel and, if wanted, the curve of
+ * `info` (llc_bytes is read). Read: best of 10 passes of each way, of the best way. Copy: best of
+ * 10 memcpy; GB/s counts each byte copied once, although the memory moves it at least twice. Checks
+ * that the sums are right. */
 bool bandwidth_probe(const struct bench_clock *clock, const struct bandwidth_opts *opts,
                      struct machine_info *info, struct bench_error *err);
 

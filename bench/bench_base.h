@@ -12,7 +12,7 @@
 /* Exit codes of the program. */
 enum {
     BENCH_OK = 0,
-    BENCH_WRONG = 1, /* a result is wrong */
+    BENCH_WRONG = 1, /* a result is wrong, or the case of --batch could not run */
     BENCH_USAGE = 2, /* usage, input or output error, or no memory */
     BENCH_NOISY = 3, /* measured, but the machine was noisy; only with --fail-noisy */
     BENCH_SKIP = -1  /* never an exit code: this case cannot run here, the text says why */

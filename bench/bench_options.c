@@ -1,4 +1,4 @@
-/* Parsing with argp: one set of options for all commands, more for `kernel`. */
+/* Parsing with argp: one list of options, each with the commands it means something to. */
 #include "bench_options.h"
 
 #include <argp.h>
@@ -28,39 +28,63 @@ enum {
     KEY_BLOCK_TOKENS
 };
 
-static const struct argp_option common_options[] = {
-    { "profile", KEY_PROFILE, "NAME", 0, "quick (default), full or ci", 1 },
-    { "filter", KEY_FILTER, "TEXT", 0, "only cases whose id contains TEXT", 1 },
-    { "list", KEY_LIST, NULL, 0, "print the ids of the cases and run nothing", 1 },
-    { "repeats", 'r', "N", 0, "samples per side (default: quick 20, full 20, ci 5)", 2 },
-    { "seed", KEY_SEED, "N", 0, "seed of data, tables, order and bootstrap (default 1)", 2 },
-    { "max-memory", KEY_MAX_MEMORY, "SIZE", 0,
-      "most memory for one case, such as 512M or 2G (default: a quarter of what is available; "
-      "quick at most 1400M)",
-      2 },
-    { "max-time", KEY_MAX_TIME, "S", 0, "seconds of timing per case (default: quick 3, full 20)",
-      2 },
-    { "isa", KEY_ISA, "LEVEL", 0,
-      "highest CPU level: scalar, avx2, avx512 (default: PKV_ISA, else the best)", 2 },
-    { "no-huge-pages", KEY_NO_HUGE, NULL, 0, "advise against huge pages on all sides", 2 },
-    { "output", 'o', "FORMAT", 0, "table (default) or md", 3 },
-    { "json", KEY_JSON, "FILE", 0, "write every sample and the machine; - is standard output", 3 },
-    { "csv", KEY_CSV, "FILE", 0, "write one row per case and side; - is standard output", 3 },
-    { "fail-noisy", KEY_FAIL_NOISY, NULL, 0, "exit with 3 if the A/A check says noisy", 3 },
-    { "self-test", KEY_SELF_TEST, "KIND", OPTION_HIDDEN, NULL, 0 },
-    { 0 }
+/* Which commands an option means something to. */
+enum {
+    IN_RUN = 1 << CMD_RUN,
+    IN_KERNEL = 1 << CMD_KERNEL,
+    IN_BLOCKMGR = 1 << CMD_BLOCKMGR,
+    IN_CAPACITY = 1 << CMD_CAPACITY,
+    IN_MACHINE = 1 << CMD_MACHINE,
+    IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR,
+    IN_CASES = IN_TIMED | IN_CAPACITY,
+    IN_MEASURED = IN_TIMED | IN_MACHINE,
+    IN_ALL = IN_CASES | IN_MACHINE
 };
 
-static const struct argp_option kernel_options[] = {
-    { "batch", KEY_BATCH, "SPEC", 0,
-      "run this batch instead of the profile's cases: 32q1s2k is 32 decodes at 2,048 keys, "
-      "4q512s4k four extends, 32q1s@sharegpt drawn lengths",
-      4 },
-    { "heads", KEY_HEADS, "Q/KV", 0, "query and KV heads of --batch (default 32/8)", 4 },
-    { "head-dim", KEY_HEAD_DIM, "N", 0, "of --batch (default 128)", 4 },
-    { "kv-dtype", KEY_KV_DTYPE, "TYPE", 0, "of --batch: f32, f16 (default) or bf16", 4 },
-    { "block-tokens", KEY_BLOCK_TOKENS, "N,..", 0, "of --batch (default 16,64)", 4 },
-    { 0 }
+static const struct known_option {
+    unsigned commands;
+    struct argp_option argp;
+} known_options[] = {
+    { IN_ALL, { "profile", KEY_PROFILE, "NAME", 0, "quick (default), full or ci", 1 } },
+    { IN_CASES, { "filter", KEY_FILTER, "TEXT", 0, "only cases whose id contains TEXT", 1 } },
+    { IN_CASES, { "list", KEY_LIST, NULL, 0, "print the ids of the cases and run nothing", 1 } },
+    { IN_TIMED,
+      { "repeats", 'r', "N", 0, "samples per side (default: quick 20, full 20, ci 5)", 2 } },
+    { IN_CASES,
+      { "seed", KEY_SEED, "N", 0, "seed of data, tables, order and bootstrap (default 1)", 2 } },
+    { IN_MEASURED,
+      { "max-memory", KEY_MAX_MEMORY, "SIZE", 0,
+        "most memory for one case, such as 512M or 2G (default: a quarter of what is available; "
+        "quick at most 1400M)",
+        2 } },
+    { IN_TIMED,
+      { "max-time", KEY_MAX_TIME, "S", 0, "seconds of timing per case (default: quick 3, full 20)",
+        2 } },
+    { IN_MEASURED,
+      { "isa", KEY_ISA, "LEVEL", 0,
+        "highest CPU level: scalar, avx2, avx512 or best (default: PKV_ISA, else best)", 2 } },
+    { IN_MEASURED,
+      { "no-huge-pages", KEY_NO_HUGE, NULL, 0, "advise against huge pages on all sides", 2 } },
+    { IN_ALL, { "output", 'o', "FORMAT", 0, "table (default) or md", 3 } },
+    { IN_ALL,
+      { "json", KEY_JSON, "FILE", 0, "write every sample and the machine; - is standard output",
+        3 } },
+    { IN_CASES,
+      { "csv", KEY_CSV, "FILE", 0, "write one row per case and side; - is standard output", 3 } },
+    { IN_TIMED,
+      { "fail-noisy", KEY_FAIL_NOISY, NULL, 0, "exit with 3 if the A/A check says noisy", 3 } },
+    { IN_RUN | IN_KERNEL, { "self-test", KEY_SELF_TEST, "KIND", OPTION_HIDDEN, NULL, 0 } },
+    { IN_KERNEL,
+      { "batch", KEY_BATCH, "SPEC", 0,
+        "run this batch instead of the profile's cases: 32q1s2k is 32 decodes at 2,048 keys, "
+        "4q512s4k four extends, 32q1s@sharegpt drawn lengths",
+        4 } },
+    { IN_KERNEL,
+      { "heads", KEY_HEADS, "Q/KV", 0, "query and KV heads of --batch (default 32/8)", 4 } },
+    { IN_KERNEL, { "head-dim", KEY_HEAD_DIM, "N", 0, "of --batch (default 128)", 4 } },
+    { IN_KERNEL,
+      { "kv-dtype", KEY_KV_DTYPE, "TYPE", 0, "of --batch: f32, f16 (default) or bf16", 4 } },
+    { IN_KERNEL, { "block-tokens", KEY_BLOCK_TOKENS, "N,..", 0, "of --batch (default 16,64)", 4 } },
 };
 
 const char *bench_profile_name(enum bench_profile profile)
@@ -88,6 +112,11 @@ bool bench_parse_size(const char *text, size_t *out)
     return true;
 }
 
+struct parse_input {
+    struct bench_options *options;
+    bool seen[BENCH_LEN(known_options)];
+};
+
 static int64_t parse_int(struct argp_state *state, const char *option, const char *text,
                          int64_t min, int64_t max)
 {
@@ -109,17 +138,16 @@ static void parse_profile(struct argp_state *state, const char *text, struct ben
     argp_failure(state, BENCH_USAGE, 0, "--profile wants quick, full or ci, not '%s'", text);
 }
 
-static void parse_isa(struct argp_state *state, const char *option, const char *text,
-                      struct bench_options *o)
+static void parse_isa(struct argp_state *state, const char *text, struct bench_options *o)
 {
+    o->isa_from = "--isa";
     if (pkv_isa_from_name(text, &o->isa) != PKV_OK)
-        argp_failure(state, BENCH_USAGE, 0, "%s wants scalar, avx2, avx512 or best, not '%s'",
-                     option, text);
+        argp_failure(state, BENCH_USAGE, 0, "--isa wants scalar, avx2, avx512 or best, not '%s'",
+                     text);
 }
 
-static error_t parse_common(int key, char *arg, struct argp_state *state)
+static error_t parse_common(int key, char *arg, struct argp_state *state, struct bench_options *o)
 {
-    struct bench_options *o = state->input;
     switch (key) {
     case KEY_PROFILE:
         parse_profile(state, arg, o);
@@ -149,7 +177,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
         break;
     }
     case KEY_ISA:
-        parse_isa(state, "--isa", arg, o);
+        parse_isa(state, arg, o);
         break;
     case KEY_NO_HUGE:
         o->huge_pages = false;
@@ -190,9 +218,11 @@ static void parse_blocks(struct argp_state *state, char *arg, struct bench_optio
         if (o->n_blocks == OPTIONS_MAX_BLOCKS)
             argp_failure(state, BENCH_USAGE, 0, "--block-tokens takes at most %d sizes",
                          OPTIONS_MAX_BLOCKS);
-        else
-            o->block_tokens[o->n_blocks++] =
-                (int32_t)parse_int(state, "--block-tokens", item, 1, 1024);
+        const int32_t size = (int32_t)parse_int(state, "--block-tokens", item, 1, 1024);
+        for (int32_t i = 0; i < o->n_blocks; i++)
+            if (o->block_tokens[i] == size)
+                argp_failure(state, BENCH_USAGE, 0, "--block-tokens names %d twice", size);
+        o->block_tokens[o->n_blocks++] = size;
     }
     if (o->n_blocks == 0)
         argp_failure(state, BENCH_USAGE, 0, "--block-tokens wants a list such as 16,64");
@@ -216,13 +246,9 @@ static void parse_batch(struct argp_state *state, const char *arg, struct bench_
     else argp_failure(state, BENCH_USAGE, 0, "--batch %s: character %d: %s", arg, e.at + 1, e.text);
 }
 
-static error_t parse_kernel(int key, char *arg, struct argp_state *state)
+static error_t parse_kernel(int key, char *arg, struct argp_state *state, struct bench_options *o)
 {
-    struct bench_options *o = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = state->input;
-        break;
     case KEY_BATCH:
         parse_batch(state, arg, o);
         break;
@@ -246,14 +272,58 @@ static error_t parse_kernel(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
+/* Which option of --batch is used without it; NULL: none. */
+static const char *batch_option(const struct parse_input *in)
+{
+    for (int i = 0; i < BENCH_LEN(known_options); i++) {
+        const int key = known_options[i].argp.key;
+        if (key >= KEY_HEADS && key <= KEY_BLOCK_TOKENS && in->seen[i])
+            return known_options[i].argp.name;
+    }
+    return NULL;
+}
+
+static void check_together(struct argp_state *state, const struct parse_input *in)
+{
+    const struct bench_options *o = in->options;
+    const char *lonely = o->has_batch ? NULL : batch_option(in);
+    if (lonely)
+        argp_failure(state, BENCH_USAGE, 0, "--%s describes a --batch, and there is none", lonely);
+    if (o->list && (o->json || o->csv))
+        argp_failure(state, BENCH_USAGE, 0, "--list runs nothing that --%s could write",
+                     o->json ? "json" : "csv");
+    if (!o->json || !o->csv || strcmp(o->json, o->csv) != 0) return;
+    if (strcmp(o->json, "-") == 0)
+        argp_failure(state, BENCH_USAGE, 0, "--json - and --csv - cannot share standard output");
+    argp_failure(state, BENCH_USAGE, 0, "--json and --csv cannot both write %s", o->json);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct parse_input *in = state->input;
+    const char *command = bench_command_name(in->options->command);
+    for (int i = 0; i < BENCH_LEN(known_options); i++) {
+        if (known_options[i].argp.key != key) continue;
+        in->seen[i] = true;
+        if (!(known_options[i].commands & 1u << in->options->command))
+            argp_failure(state, BENCH_USAGE, 0, "%s--%s has no effect on '%s'",
+                         key == 'r' ? "-r, " : "", known_options[i].argp.name, command);
+    }
+    if (key == ARGP_KEY_END) check_together(state, in);
+    return key >= KEY_BATCH && key <= KEY_BLOCK_TOKENS ? parse_kernel(key, arg, state, in->options)
+                                                       : parse_common(key, arg, state, in->options);
+}
+
 static const struct {
     const char *name, *doc;
 } commands[] = {
     { "run",
       "Run the benchmarks of a profile: attention kernels, block manager, capacity.\v"
-      "Exit status: 0 ok, 1 a result is wrong, 2 usage, input or output error, 3 noisy "
+      "Exit status: 0 ok, 1 a result is wrong, 2 usage, input or output "
+      "error, 3 noisy "
       "machine (only with --fail-noisy). docs/benchmarking.md tells how to read the numbers." },
-    { "kernel", "Attention through a block table against contiguous K and V, one thread." },
+    { "kernel", "Attention through a block table against contiguous K and V, one thread.\v"
+                "Exit status 1 also says that the case of --batch could not run." },
     { "blockmgr", "Operations of the block manager, beside malloc and a bare LIFO list." },
     { "capacity",
       "Concurrent sequences in a memory budget, paged against contiguous (simulated)." },
@@ -302,44 +372,49 @@ static void keep_text(int argc, char **argv, struct bench_options *o)
         used += (size_t)snprintf(o->text + used, sizeof(o->text) - used, " %s", argv[i]);
 }
 
+static void set_defaults(struct bench_options *o)
+{
+    memset(o, 0, sizeof(*o));
+    o->seed = 1;
+    o->huge_pages = true;
+    o->isa = PKV_ISA_BEST;
+    o->h_q = 32;
+    o->h_kv = 8;
+    o->dim = 128;
+    o->dtype = PKV_F16;
+    o->n_blocks = 2;
+    o->block_tokens[0] = 16;
+    o->block_tokens[1] = 64;
+}
+
+/* PKV_ISA, where the command uses a level and --isa did not say one. */
+static void take_isa(const char *text, struct bench_options *o)
+{
+    if (o->isa_from || !text || !*text || o->command == CMD_CAPACITY) return;
+    o->isa_from = "PKV_ISA";
+    if (pkv_isa_from_name(text, &o->isa) == PKV_OK) return;
+    fprintf(stderr, "pkv-bench: PKV_ISA wants scalar, avx2, avx512 or best, not '%s'\n", text);
+    exit(BENCH_USAGE);
+}
+
 void bench_options_parse(int argc, char **argv, const char *isa_env, struct bench_options *out)
 {
-    static const struct argp common = {
-        common_options, parse_common, NULL, NULL, NULL, NULL, NULL
-    };
-    static const struct argp_child child[] = { { &common, 0, NULL, 0 }, { 0 } };
-    memset(out, 0, sizeof(*out));
-    out->command = find_command(argc, argv);
-    out->seed = 1;
-    out->huge_pages = true;
-    out->h_q = 32;
-    out->h_kv = 8;
-    out->dim = 128;
-    out->dtype = PKV_F16;
-    out->n_blocks = 2;
-    out->block_tokens[0] = 16;
-    out->block_tokens[1] = 64;
-    keep_text(argc, argv, out);
-
-    struct argp top = { NULL, NULL, NULL, commands[out->command].doc, child, NULL, NULL };
-    const bool kernel = out->command == CMD_KERNEL;
-    top.options = kernel ? kernel_options : NULL;
-    top.parser = parse_kernel;
+    /* Options of other commands are known but hidden, so that they are refused by name. */
+    struct argp_option options[BENCH_LEN(known_options) + 1] = { { 0 } };
+    struct parse_input in = { out, { false } };
     char name[32];
+    set_defaults(out);
+    out->command = find_command(argc, argv);
+    keep_text(argc, argv, out);
+    for (int i = 0; i < BENCH_LEN(known_options); i++) {
+        options[i] = known_options[i].argp;
+        if (!(known_options[i].commands & 1u << out->command)) options[i].flags |= OPTION_HIDDEN;
+    }
+    const struct argp argp = { options, parse_option, NULL, commands[out->command].doc,
+                               NULL,    NULL,         NULL };
     snprintf(name, sizeof(name), "pkv-bench %s", commands[out->command].name);
     argv[1] = name;
     argp_err_exit_status = BENCH_USAGE;
-    const pkv_isa untouched = PKV_ISA_BEST;
-    out->isa = untouched;
-    argp_parse(&top, argc - 1, argv + 1, 0, NULL, out);
-    if (out->isa == untouched && isa_env && *isa_env &&
-        pkv_isa_from_name(isa_env, &out->isa) != PKV_OK) {
-        fprintf(stderr, "pkv-bench: PKV_ISA wants scalar, avx2, avx512 or best, not '%s'\n",
-                isa_env);
-        exit(BENCH_USAGE);
-    }
-    if (out->json && out->csv && strcmp(out->json, "-") == 0 && strcmp(out->csv, "-") == 0) {
-        fprintf(stderr, "pkv-bench: --json - and --csv - cannot share standard output\n");
-        exit(BENCH_USAGE);
-    }
+    argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &in);
+    take_isa(isa_env, out);
 }

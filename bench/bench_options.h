@@ -26,6 +26,7 @@ struct bench_options {
     double max_time_s;      /* per case; 0: as the profile says */
     const char *json, *csv; /* NULL: not wanted; "-": standard output */
     pkv_isa isa;
+    const char *isa_from; /* who named it: "--isa", "PKV_ISA"; NULL: nobody */
     enum bench_self_test self_test;
     /* A kernel case given by hand. */
     bool has_batch;
@@ -37,7 +38,8 @@ struct bench_options {
     char text[512]; /* the command line as typed */
 };
 
-/* Parse; `isa_env` is the value of PKV_ISA or NULL, --isa goes before it. Prints help and exits 0
+/* Parse; `isa_env` is the value of PKV_ISA or NULL, --isa goes before it, and `capacity` looks at
+ * neither. An option without effect on the command is a mistake. Prints help and exits 0
  * where asked for; prints one line and exits 2 on a mistake. */
 void bench_options_parse(int argc, char **argv, const char *isa_env, struct bench_options *out);
 

@@ -99,3 +99,12 @@ double bench_row_gbs(const struct bench_row *row)
 {
     return row->stats.median > 0 ? (double)row->bytes_needed / row->stats.median : 0;
 }
+
+bool bench_row_share(const struct bench_report *report, const struct bench_row *row, double *out)
+{
+    const struct machine_info *m = &report->machine;
+    if (!row->bytes_needed || !row->stats.n || row->in_cache) return false;
+    if (!(m->read_gbs > 0) || m->read_in_cache) return false;
+    *out = bench_row_gbs(row) / m->read_gbs;
+    return true;
+}

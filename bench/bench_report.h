@@ -102,5 +102,8 @@ bool bench_row_get_value(const struct bench_row *row, const char *name, double *
 
 /* GB/s of the median, from bytes_needed; 0 if not a memory case. */
 double bench_row_gbs(const struct bench_row *row);
+/* Its share of the machine's read bandwidth. False where one of the two is unknown or was measured
+ * in the caches: a share would mean nothing. */
+bool bench_row_share(const struct bench_report *report, const struct bench_row *row, double *out);
 
 #endif

@@ -35,7 +35,7 @@ static bool resolve_memory(struct bench_run *run, struct bench_error *err)
     if (o->profile == PROFILE_QUICK && !o->has_batch && run->max_memory > QUICK_MEMORY)
         run->max_memory = QUICK_MEMORY;
     if (o->profile == PROFILE_CI && run->max_memory > CI_MEMORY) run->max_memory = CI_MEMORY;
-    return run->max_memory >= LEAST_MEMORY ||
+    return run->max_memory >= LEAST_MEMORY || o->command == CMD_CAPACITY ||
            bench_fail(err, BENCH_USAGE, "--max-memory must be at least 8M");
 }
 
@@ -53,7 +53,11 @@ static bool make_backend(struct bench_run *run, struct bench_error *err)
     cfg.log = (pkv_logger){ keep_log, &reason };
     const pkv_status status = pkv_backend_create_cpu(&cfg, &run->backend);
     if (status == PKV_OK) return true;
-    return bench_fail(err, BENCH_USAGE, "level %s: %s (%s)", pkv_isa_name(cfg.max_isa), reason.text,
+    if (status == PKV_E_UNSUPPORTED && run->options->isa_from)
+        return bench_fail(err, BENCH_USAGE, "%s asks for %s, but the highest level here is %s (%s)",
+                          run->options->isa_from, pkv_isa_name(cfg.max_isa),
+                          pkv_isa_name(pkv_isa_detect()), reason.text);
+    return bench_fail(err, BENCH_USAGE, "no backend: %s (%s)", reason.text,
                       pkv_status_name(status));
 }
 
@@ -196,8 +200,9 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     const uint64_t start = run->clock.now_ns(run->clock.ctx);
     bool ok = make_cases(o, &list, err);
     if (ok) begin_report(run);
-    ok = ok && resolve_memory(run, err) && make_backend(run, err);
-    if (ok && o->command != CMD_CAPACITY) ok = measure_bandwidth(run, err);
+    ok = ok && resolve_memory(run, err);
+    if (o->command != CMD_CAPACITY)
+        ok = ok && make_backend(run, err) && measure_bandwidth(run, err);
     if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);
     case_list_free(&list);
@@ -250,6 +255,16 @@ static bool write_outputs(const struct bench_run *run, struct bench_error *err)
            bench_fail(err, BENCH_USAGE, "cannot write to standard output");
 }
 
+/* The one case of --batch is what the user came for; without its rows nothing was answered. */
+static bool batch_skipped(const struct bench_run *run)
+{
+    const struct bench_report *r = &run->report;
+    if (!run->options || !run->options->has_batch || r->n_rows > 0) return false;
+    for (int32_t i = 0; i < r->n_skips; i++)
+        fprintf(stderr, "pkv-bench: %s was not run: %s\n", r->skips[i].id, r->skips[i].reason);
+    return r->n_skips > 0;
+}
+
 int bench_session_main(const struct bench_options *o)
 {
     struct bench_run run;
@@ -265,7 +280,7 @@ int bench_session_main(const struct bench_options *o)
     if (!ok) {
         fprintf(stderr, "pkv-bench: %s\n", err.text);
         code = err.code;
-    } else if (run.report.wrong) {
+    } else if (run.report.wrong || batch_skipped(&run)) {
         code = BENCH_WRONG;
     } else if (run.report.noisy && o->fail_noisy) {
         code = BENCH_NOISY;

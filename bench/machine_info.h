@@ -30,6 +30,8 @@ struct machine_info {
     double timer_cost_ns, timer_step_ns; /* of one clock reading; smallest step seen */
     /* Filled by the bandwidth probe; 0 until then. */
     double read_gbs, copy_gbs;
+    int64_t read_bytes; /* of the buffer read */
+    bool read_in_cache; /* below 4 times the last-level cache: no yardstick for memory */
     char read_kernel[48];
     int32_t n_curve;
     struct {

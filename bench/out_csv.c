@@ -45,6 +45,7 @@ static void put_row(const struct bench_report *report, const struct bench_row *r
 {
     static const char *const params[] = { "batch",        "heads",   "head_dim", "kv_dtype",
                                           "block_tokens", "threads", "kernel",   "layers" };
+    double share;
     put_text(r->id, out);
     fprintf(out, ",%s,", bench_group_name(r->group));
     put_text(r->label, out);
@@ -60,8 +61,7 @@ static void put_row(const struct bench_report *report, const struct bench_row *r
                                  : "0");
     if (r->bytes_needed && r->stats.n) fprintf(out, ",%.4f", bench_row_gbs(r));
     else fputc(',', out);
-    if (r->bytes_needed && r->stats.n && !r->in_cache && report->machine.read_gbs > 0)
-        fprintf(out, ",%.4f", bench_row_gbs(r) / report->machine.read_gbs);
+    if (bench_row_share(report, r, &share)) fprintf(out, ",%.4f", share);
     else fputc(',', out);
     if (r->has_ratio) {
         fputc(',', out);

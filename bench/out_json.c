@@ -85,6 +85,8 @@ static json_t *machine_json(const struct machine_info *m)
     json_object_set_new(o, "isa_level", json_string(pkv_isa_name(m->isa)));
     json_object_set_new(o, "timer_ns", json_real(m->timer_cost_ns));
     json_object_set_new(o, "read_gbs", real_or_null(m->read_gbs, m->read_gbs > 0));
+    json_object_set_new(o, "read_in_cache",
+                        m->read_gbs > 0 ? json_boolean(m->read_in_cache) : json_null());
     json_object_set_new(o, "read_kernel", text_or_null(m->read_kernel));
     json_object_set_new(o, "copy_gbs", real_or_null(m->copy_gbs, m->copy_gbs > 0));
     json_object_set_new(o, "read_curve", curve_json(m));
@@ -142,7 +144,8 @@ static json_t *row_json(const struct bench_report *report, const struct bench_ro
 {
     json_t *o = json_object(), *params = json_object(), *values = json_object();
     json_t *samples = json_array();
-    const bool cold = r->bytes_needed && r->stats.n && !r->in_cache && report->machine.read_gbs > 0;
+    double share = 0;
+    const bool has_share = bench_row_share(report, r, &share);
     for (int32_t i = 0; i < r->n_params; i++)
         json_object_set_new(params, r->params[i].name, json_string(r->params[i].value));
     for (int32_t i = 0; i < r->n_values; i++)
@@ -162,8 +165,7 @@ static json_t *row_json(const struct bench_report *report, const struct bench_ro
     json_object_set_new(o, "stats", stats_json(&r->stats));
     json_object_set_new(o, "gb_per_s",
                         real_or_null(bench_row_gbs(r), r->bytes_needed && r->stats.n));
-    json_object_set_new(o, "share_of_read",
-                        real_or_null(cold ? bench_row_gbs(r) / report->machine.read_gbs : 0, cold));
+    json_object_set_new(o, "share_of_read", real_or_null(share, has_share));
     json_object_set_new(o, "values", values);
     json_object_set_new(o, "ratio",
                         r->has_ratio ? json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", r->ratio_to,

@@ -28,6 +28,9 @@ void out_machine(const struct machine_info *m, bool markdown, FILE *out)
         fprintf(out, "measured, one thread: read %.2f GB/s (%s), copy %.2f GB/s", m->read_gbs,
                 m->read_kernel, m->copy_gbs);
     else fputs("bandwidth not measured", out);
+    if (m->read_gbs > 0 && m->read_in_cache)
+        fprintf(out, ", in cache: a buffer of %lld MiB is below 4 times the last-level cache",
+                (long long)(m->read_bytes >> 20));
     fprintf(out, "; clock %.0f ns a reading, step %.0f ns\n", m->timer_cost_ns, m->timer_step_ns);
     if (m->n_curve == 0) return;
     fputs(markdown ? "Read bandwidth by buffer size:" : "         read by buffer size:", out);

@@ -53,6 +53,7 @@ static void set_ns(struct text_table *t, int32_t column, double ns)
 
 static void kernel_row(const struct printer *p, struct text_table *t, const struct bench_row *r)
 {
+    double share;
     text_table_row(t);
     text_table_set(t, 0, "%s", r->label);
     if (r->correct.checked && !r->correct.ok) {
@@ -67,8 +68,7 @@ static void kernel_row(const struct printer *p, struct text_table *t, const stru
     set_ns(t, 5, r->stats.p95);
     text_table_set(t, 6, "%.2f", bench_row_gbs(r));
     if (r->in_cache) text_table_set(t, 7, "in cache");
-    else if (p->report->machine.read_gbs > 0)
-        text_table_set(t, 7, "%.0f %%", 100 * bench_row_gbs(r) / p->report->machine.read_gbs);
+    else if (bench_row_share(p->report, r, &share)) text_table_set(t, 7, "%.0f %%", 100 * share);
     set_ratio(t, 8, r);
     if (r->correct.has_errors)
         text_table_set(t, 10, "%.1e / %.2f", r->correct.max_abs, r->correct.bound_used);

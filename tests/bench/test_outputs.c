@@ -1,6 +1,7 @@
 /* Tables and CSV of a report made by hand: what must be said, and what must not. */
 #include "bench_test.h"
 
+#include "bandwidth.h"
 #include "outputs.h"
 
 static struct bench_report report;
@@ -174,6 +175,39 @@ static void test_csv(void **state)
     expect(text, "ratio_to_max=5;ratio_to_best=1.66666667");
 }
 
+/* A yardstick from the caches is named so, and nothing is measured with it. */
+static void test_read_in_cache(void **state)
+{
+    (void)state;
+    report.machine.read_in_cache = true;
+    report.machine.read_bytes = 64 << 20;
+    const char *text = tables(false);
+    expect(text, "in cache: a buffer of 64 MiB is below 4 times the last-level cache");
+    assert_null(strstr(text, "50 %"));
+    FILE *f = begin_print();
+    out_csv(&report, f);
+    fclose(f);
+    expect(printed, ",1048576,0,0,10.0000,,");
+}
+
+/* Just below and at four times the last-level cache. */
+static void test_probe_in_cache(void **state)
+{
+    struct machine_info m;
+    struct bench_error err = { 0, "" };
+    struct bandwidth_opts opts = { PKV_ISA_BEST, 4 << 20, 4 << 20, false, false };
+    const struct bench_clock clock = bench_clock_raw();
+    (void)state;
+    memset(&m, 0, sizeof(m));
+    m.llc_bytes = 1 << 20;
+    assert_true(bandwidth_probe(&clock, &opts, &m, &err));
+    assert_int_equal(m.read_bytes, 4 << 20);
+    assert_false(m.read_in_cache);
+    opts.max_bytes -= 4096;
+    assert_true(bandwidth_probe(&clock, &opts, &m, &err));
+    assert_true(m.read_in_cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +215,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_losses, make_report, free_report),
         cmocka_unit_test_setup_teardown(test_headline, make_report, free_report),
         cmocka_unit_test_setup_teardown(test_csv, make_report, free_report),
+        cmocka_unit_test_setup_teardown(test_read_in_cache, make_report, free_report),
+        cmocka_unit_test(test_probe_in_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 
 #include "json_schema.h"
 
+#include "pagedkv/backend.h"
+
 #include <dirent.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -276,11 +278,31 @@ static void test_refusals(void **state)
         { "kernels", "unknown command 'kernels'" },
         { "run --profile fast", "--profile wants quick, full or ci" },
         { "run extra", "unexpected argument 'extra'" },
-        { "run --batch 1q1s1", "--batch" },
+        { "run --batch 1q1s1", "--batch has no effect on 'run'" },
+        { "kernel --heads 8/8", "--heads describes a --batch, and there is none" },
+        { "kernel --head-dim 64", "--head-dim describes a --batch, and there is none" },
+        { "kernel --kv-dtype f32 --list", "--kv-dtype describes a --batch, and there is none" },
+        { "kernel --block-tokens 8", "--block-tokens describes a --batch, and there is none" },
+        { "machine --filter x", "--filter has no effect on 'machine'" },
+        { "machine --list", "--list has no effect on 'machine'" },
+        { "machine --seed 2", "--seed has no effect on 'machine'" },
+        { "machine --csv x.csv", "--csv has no effect on 'machine'" },
+        { "machine --fail-noisy", "--fail-noisy has no effect on 'machine'" },
+        { "capacity -r 3", "-r, --repeats has no effect on 'capacity'" },
+        { "capacity --max-time 3", "--max-time has no effect on 'capacity'" },
+        { "capacity --max-memory 1G", "--max-memory has no effect on 'capacity'" },
+        { "capacity --isa scalar", "--isa has no effect on 'capacity'" },
+        { "capacity --no-huge-pages", "--no-huge-pages has no effect on 'capacity'" },
+        { "capacity --fail-noisy", "--fail-noisy has no effect on 'capacity'" },
+        { "blockmgr --heads 8/8", "--heads has no effect on 'blockmgr'" },
+        { "blockmgr --self-test slow", "--self-test has no effect on 'blockmgr'" },
+        { "capacity --list --json x.json", "--list runs nothing that --json could write" },
+        { "capacity --json same --csv same", "--json and --csv cannot both write same" },
+        { "kernel --batch 1q1s4 --block-tokens 16,64,16", "--block-tokens names 16 twice" },
         { "kernel --batch 8q1s1x", "character 6" },
         { "kernel --batch 2q2k_1q64s32",
           "character 11: kv length 32 is below the query length 64" },
-        { "kernel --heads 8/3", "--heads wants" },
+        { "kernel --batch 1q1s4 --heads 8/3", "--heads wants" },
         { "kernel --head-dim 12", "multiple of 8" },
         { "kernel --kv-dtype int8", "--kv-dtype wants" },
         { "kernel --block-tokens 16,0", "--block-tokens wants an integer from 1 to 1024" },
@@ -300,6 +322,9 @@ static void test_refusals(void **state)
         const int code = run(cases[i].arguments);
         if (code != 2) fail_msg("'%s' exits with %d", cases[i].arguments, code);
         expect_in("err.txt", cases[i].says);
+        char *said = read_file("err.txt");
+        if (strchr(said, '\n') != said + strlen(said) - 1) fail_msg("more than a line: %s", said);
+        free(said);
         char *out = read_file("out.txt");
         assert_string_equal(out, "");
         free(out);
@@ -331,6 +356,12 @@ static void test_help_and_list(void **state)
         snprintf(arguments, sizeof(arguments), "%s --help", commands[i]);
         assert_int_equal(run(arguments), 0);
         expect_in("out.txt", "--profile");
+        char *help = read_file("out.txt");
+        assert_int_equal(strstr(help, "--batch") != NULL, strcmp(commands[i], "kernel") == 0);
+        assert_int_equal(strstr(help, "--filter") != NULL, strcmp(commands[i], "machine") != 0);
+        assert_int_equal(strstr(help, "--isa") != NULL, strcmp(commands[i], "capacity") != 0);
+        assert_null(strstr(help, "--self-test"));
+        free(help);
     }
     assert_int_equal(run("run --profile full --list"), 0);
     expect_in("out.txt", "kernel/32q1s2k/32x8/d128/f16/paged-random/b16\n");
@@ -348,8 +379,9 @@ static void test_help_and_list(void **state)
 static void test_too_little_memory(void **state)
 {
     (void)state;
-    assert_int_equal(run("kernel --profile ci --batch 1q1s64k --max-memory 16M"), 0);
+    assert_int_equal(run("kernel --profile ci --batch 1q1s64k --max-memory 16M"), 1);
     expect_in("out.txt", "SKIPPED kernel/1q1s64k");
+    expect_in("err.txt", "kernel/1q1s64k/32x8/d128/f16 was not run: needs more than --max-memory");
     assert_int_equal(run("kernel --profile ci --batch 64q1s1k --max-memory 64M"), 0);
     expect_in("out.txt", "shrunk to");
 }
@@ -364,8 +396,40 @@ static void test_level(void **state)
     json_decref(root);
     setenv("PKV_ISA", "scalar", 1);
     assert_int_equal(run("kernel --profile ci --batch 1q1s40"), 0);
-    unsetenv("PKV_ISA");
     expect_in("out.txt", "scalar");
+    /* --isa goes before PKV_ISA, also where it says best. */
+    char level[32];
+    snprintf(level, sizeof(level), "level %s", pkv_isa_name(pkv_isa_detect()));
+    assert_int_equal(run("kernel --profile ci --batch 1q1s40 --isa best"), 0);
+    expect_in("out.txt", level);
+    unsetenv("PKV_ISA");
+}
+
+/* Who asked for a level that is not here, and what is. */
+static void test_missing_level(void **state)
+{
+    char says[96];
+    (void)state;
+    setenv("PKV_ISA", "sse", 1);
+    assert_int_equal(run("machine --profile ci"), 2);
+    expect_in("err.txt", "PKV_ISA wants");
+    assert_int_equal(run("capacity --filter alpaca"), 0); /* needs no level */
+    unsetenv("PKV_ISA");
+    if (pkv_isa_detect() == PKV_ISA_AVX512) {
+        fprintf(stderr, "SKIPPED: every level is available here\n");
+        skip();
+    }
+    snprintf(says, sizeof(says), "asks for avx512, but the highest level here is %s",
+             pkv_isa_name(pkv_isa_detect()));
+    assert_int_equal(run("machine --profile ci --isa avx512"), 2);
+    expect_in("err.txt", "--isa asks for");
+    expect_in("err.txt", says);
+    setenv("PKV_ISA", "avx512", 1);
+    assert_int_equal(run("kernel --profile ci --batch 1q1s4"), 2);
+    expect_in("err.txt", "PKV_ISA asks for");
+    expect_in("err.txt", says);
+    assert_int_equal(run("capacity --filter alpaca"), 0);
+    unsetenv("PKV_ISA");
 }
 
 static void test_ci_profile(void **state)
@@ -392,6 +456,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_side),        cmocka_unit_test(test_slow_side),
         cmocka_unit_test(test_refusals),          cmocka_unit_test(test_help_and_list),
         cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_level),
+        cmocka_unit_test(test_missing_level),
     };
     const struct CMUnitTest long_tests[] = { cmocka_unit_test(test_ci_profile) };
     if (argc > 1 && strcmp(argv[1], "long") == 0)
