@@ -308,7 +308,7 @@ static void configuration(void **state)
         { FIELD(n_blocks), { 2, 3, 70000 }, { 1, 0, -1 } },
         { FIELD(block_tokens), { 0, 1, 1024 }, { -1, 1025, INT32_MAX } },
         { FIELD(max_seqs), { 1, 2, 5000 }, { 0, -1, (1 << 24) + 1 } },
-        { FIELD(max_seq_tokens), { 1, 2, 1 << 20 }, { 0, -1, INT32_MAX - 1022 } },
+        { FIELD(max_seq_tokens), { 1, 2, 1 << 20 }, { 0, -1, INT32_MAX - 1023 } },
         { FIELD(max_nodes), { 0, 1, 70000 }, { -1, INT32_MIN, -1 } },
         { FIELD(max_extras), { 0, 1, 70000 }, { -1, INT32_MIN, -1 } },
         { FIELD(max_namespaces), { 0, 1, 1000 }, { -1, INT32_MIN, -1 } },
@@ -336,20 +336,28 @@ static void configuration(void **state)
     assert_null(m);
 }
 
-/* Sizes that a test cannot hold are still answered: with a number or with 0, never by overflow. */
+/* Sizes that a test cannot hold are still answered, without overflow: the largest manager there is.
+ * Sixteen tokens more in the longest sequence are sixteen ids more per row, and one cache line of
+ * scratch; all but the rows is a few hundred bytes per block, sequence and namespace. */
 static void huge_configurations(void **state)
 {
     (void)state;
+    const size_t seqs = (size_t)1 << 24, longest = (size_t)INT32_MAX - 1024;
     pkv_blockmgr_config cfg = small();
     size_t one = pkv_blockmgr_bytes(&cfg);
+    assert_true(one > 0 && one < 100000);
     cfg.n_blocks = INT32_MAX;
     assert_true(pkv_blockmgr_bytes(&cfg) / 100 > (size_t)INT32_MAX / 2);
     cfg.max_seqs = 1 << 24;
-    cfg.max_seq_tokens = INT32_MAX - 1023;
     cfg.block_tokens = 1;
-    size_t all = pkv_blockmgr_bytes(&cfg);
-    assert_true(all == 0 || all > ((size_t)1 << 24) * ((size_t)INT32_MAX - 1023) * 4);
-    assert_true(one > 0 && one < 100000);
+    cfg.max_seq_tokens = INT32_MAX - 1024;
+    size_t all = pkv_blockmgr_bytes(&cfg), rows = seqs * longest * 4;
+    assert_true(all > rows);
+    assert_true(all - rows < 400 * ((size_t)INT32_MAX + seqs + 64) + 4 * longest);
+    cfg.max_seq_tokens -= 16;
+    assert_int_equal(all - pkv_blockmgr_bytes(&cfg), 16 * 4 * seqs + 64);
+    cfg.max_seq_tokens = INT32_MAX - 1023; /* the first that is refused */
+    assert_int_equal(pkv_blockmgr_bytes(&cfg), 0);
 }
 
 int main(void)
