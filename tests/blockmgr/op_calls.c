@@ -260,7 +260,7 @@ static void do_commit(world *w, const op *x)
             x->a[3] % w->wild ? w->doc[w->doc_of[idx < 0 ? 0 : idx]][i] : op_random_wide(&rng);
     op_cut_text(&c, text, at, n);
     /* Another extra than before is noticed only while its block is being filled. */
-    if (x->a[4] % 31 == 0 && (at % w->o->T || x->a[4] / 31 % 10 != 8))
+    if (x->a[4] % 31 == 0 && (at % w->o->T || !op_spoils_a_begun_block(x->a[4] / 31)))
         op_spoil_tokens(w, &c, x->a[4] / 31);
     if (!(w->o->cfg.flags & PKV_MGR_PREFIX_CACHE) && x->a[4] % 2) c.t.ids = NULL;
     pkv_step step = { x->a[4] % 101 == 7 };

@@ -108,7 +108,7 @@ void op_tell_tokens(const world *w, const pkv_tokens *t)
 void op_spoil_tokens(const world *w, call_tokens *c, uint32_t how)
 {
     int last = c->t.n_extras - 1;
-    switch (how % 10) {
+    switch (how % OP_SPOILS) {
     case 0:
         c->t.n = -1;
         break;
@@ -135,6 +135,10 @@ void op_spoil_tokens(const world *w, call_tokens *c, uint32_t how)
         break;
     case 8:
         if (last >= 0 && c->ex[0].first < 0) c->ex[0].digest[31] ^= 1;
+        break;
+    case 10:
+        if (last < 0) c->t.n_extras = c->t.n > 0, c->ex[0] = image_at(-1, 0), c->ex[0].n = 2;
+        else if (c->ex[0].first >= 0) c->ex[0].n += c->ex[0].first + 1, c->ex[0].first = -1;
         break;
     default:
         if (last >= 0) c->ex[0].first = INT32_MIN;

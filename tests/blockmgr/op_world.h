@@ -48,7 +48,13 @@ wide op_random_wide(uint64_t *rng);
 void op_cut_text(call_tokens *c, const wide *text, int from, int n);
 void op_tell_tokens(const world *w, const pkv_tokens *t);
 /* Now and then an argument that breaks its contract. */
+enum { OP_SPOILS = 11 };
 void op_spoil_tokens(const world *w, call_tokens *c, uint32_t how);
+/* At the beginning of a block it would go unnoticed and stand for other content than the text. */
+static inline bool op_spoils_a_begun_block(uint32_t how)
+{
+    return how % OP_SPOILS == 8 || how % OP_SPOILS == 10;
+}
 
 /* Carry one operation out on both sides and compare what the calls answer. */
 void op_call(world *w, const op *x);

@@ -325,16 +325,16 @@ static void index_unit(oracle *o, or_seq *s, int at)
     o->stats.unindexed_units += s->ended;
 }
 
-/* The first extra may be the last one of the unit being filled, or begin behind it. */
+/* In an unfinished unit: an extra that began before the new tokens is the last one given for it. */
 static bool extras_continue(const oracle *o, const or_seq *s, const pkv_tokens *t)
 {
     int off = s->committed % o->T;
     if (!(o->cfg.flags & PKV_MGR_PREFIX_CACHE) || s->ended || !off || !t->n_extras) return true;
     or_unit u = or_unit_at(s->tok, s->ex, s->n_ex, s->committed - off, off);
     const pkv_extra *first = t->extras;
-    if (!u.n_ex) return true;
+    if (first->first >= 0) return true;
+    if (!u.n_ex) return false;
     const or_entry *last = &u.ex[u.n_ex - 1];
-    if ((int64_t)first->first + off > last->off) return true;
     return (int64_t)first->first + off == last->off && first->n == last->n &&
            !memcmp(first->digest, last->digest, 32);
 }

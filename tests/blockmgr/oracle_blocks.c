@@ -282,7 +282,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 void or_append(oracle *o, or_seq *s, const pkv_tokens *t, int n)
 {
     int at = s->committed;
-    for (int i = 0; i < t->n_extras; i++) {
+    for (int i = 0; n > 0 && i < t->n_extras; i++) {
         pkv_extra e = t->extras[i];
         if (e.first >= n) break;
         e.first += at;

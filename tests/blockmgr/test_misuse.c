@@ -243,7 +243,8 @@ static void malformed_extras(void **state)
     fx_end(f);
 }
 
-/* While a block is being filled, the first extra of a call goes on from the last one given. */
+/* While a block is being filled, the first extra of a call is the last one given for it, or begins
+ * in the new tokens: what began in tokens that are there had no part in their K/V. */
 static void extras_that_do_not_continue(void **state)
 {
     (void)state;
@@ -252,25 +253,210 @@ static void extras_that_do_not_continue(void **state)
     int32_t ids[8] = { 0 };
     pkv_extra ex = { 1, 4, { 5 } };
     pkv_tokens t = { ids, 3, &ex, 1 };
-    fx_reserve(f, s, 8);
+    static const pkv_extra bad[] = {
+        { -2, 5, { 5 } },  /* another length */
+        { -2, 4, { 6 } },  /* another digest */
+        { -3, 4, { 5 } },  /* another place: before, */
+        { -1, 4, { 5 } },  /* behind, but in tokens that are there */
+        { -9, 10, { 5 } }, /* began before the block, in nothing */
+        { INT32_MIN, INT32_MAX, { 5 } },
+    };
+    fx_reserve(f, s, 16);
     assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
-    ex = (pkv_extra){ -2, 5, { 5 } }; /* another length */
-    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
-    ex = (pkv_extra){ -2, 4, { 6 } }; /* another digest */
-    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
-    ex = (pkv_extra){ -3, 4, { 5 } }; /* another place, before */
-    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ex = bad[i];
+        fx_refused(f, ARG, pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
+    }
     ex = (pkv_extra){ -2, 4, { 5 } };
+    t.n = 1;
+    assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE)); /* the same */
+    ex = (pkv_extra){ 0, 9, { 6 } };
+    assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE)); /* the first new token */
+    t.n = 3;
+    ex = (pkv_extra){ -4, 5, { 5 } };
+    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE)); /* not the last one any more */
+    ex = (pkv_extra){ -1, 9, { 6 } };
+    assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE)); /* fills the block */
+    assert_int_equal(fx_info(f, s).n_indexed, 1);
+    t.n = 1;
+    ex = (pkv_extra){ -7, 8, { 9 } }; /* a new block: what began before is the caller's word */
     assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
+    fx_end(f);
+}
+
+/* The same where no extra was given at all for the block, and where nothing is indexed. */
+static void extras_that_come_too_late(void **state)
+{
+    (void)state;
+    int32_t ids[8] = { 0 };
+    pkv_extra ex = { -1, 2, { 5 } };
+    pkv_tokens plain = { ids, 3, NULL, 0 }, late = { ids, 2, &ex, 1 };
+    fx *f = fx_new(20, 8, PKV_MGR_PREFIX_CACHE);
+    pkv_seq s = fx_open(f);
+    fx_reserve(f, s, 8);
+    assert_ok(pkv_seq_commit(f->m, s, &late, PKV_STEP_NONE)); /* no tokens yet */
+    assert_ok(pkv_seq_truncate(f->m, s, 0));
+    fx_reserve(f, s, 8);
+    assert_ok(pkv_seq_commit(f->m, s, &plain, PKV_STEP_NONE));
+    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &late, PKV_STEP_NONE));
+    late.n = 6; /* judged before the room is */
+    fx_refused(f, ARG, pkv_seq_commit(f->m, s, &late, PKV_STEP_NONE));
+    late.n = 2, ex.first = 0;
+    assert_ok(pkv_seq_commit(f->m, s, &late, PKV_STEP_NONE));
+    fx_end(f);
+    f = fx_new(20, 8, 0);
+    s = fx_open(f);
+    fx_reserve(f, s, 8);
+    ex.first = -1;
+    assert_ok(pkv_seq_commit(f->m, s, &plain, PKV_STEP_NONE));
+    assert_ok(pkv_seq_commit(f->m, s, &late, PKV_STEP_NONE));
+    fx_end(f);
+}
+
+/* All structs that begin with struct_size, what else the calls write, and their arguments. */
+struct abi {
+    pkv_ns_params params;
+    pkv_blockmgr_config cfg;
+    pkv_plan_result plan;
+    pkv_block_work work;
+    pkv_match match;
+    pkv_need need;
+    pkv_seq_info_t info;
+    pkv_blockmgr *made;
+    pkv_ns ns;
+    int32_t zero[4];
+    pkv_block_copy copy[4];
+    void *arena;
+    size_t arena_bytes;
+};
+
+enum abi_call { NS_OPEN, INIT, CREATE, PLAN, MATCH, PROBE, RESERVE, NEED, INFO };
+
+static pkv_status abi_call(fx *f, enum abi_call call, pkv_seq s, struct abi *x)
+{
+    static const int32_t ids[4] = { 'a', 'b', 'c', 'd' };
+    const pkv_tokens t = { ids, 4, NULL, 0 };
+    const pkv_reserve_req q = { s, 4 };
+    const pkv_kv_shape shape = { 1, 1, 8, 4, PKV_F32 };
+    switch (call) {
+    case NS_OPEN:
+        return pkv_ns_open(f->m, &x->params, &x->ns);
+    case INIT:
+        return pkv_blockmgr_init(x->arena, x->arena_bytes, &x->cfg, &x->made);
+    case CREATE:
+        return pkv_blockmgr_create(&x->cfg, NULL, &x->made);
+    case PLAN:
+        return pkv_plan(&shape, 1 << 20, &x->cfg, &x->plan);
+    case MATCH:
+        return pkv_seq_match(f->m, s, &t, 4, 12, &x->work, &x->match);
+    case PROBE:
+        return pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &x->match);
+    case RESERVE:
+        return pkv_seq_reserve(f->m, &q, 1, &x->work);
+    case NEED:
+        return pkv_blockmgr_need(f->m, &q, 1, &x->need);
+    case INFO:
+        break;
+    }
+    return pkv_seq_info(f->m, s, &x->info);
+}
+
+/* Structs with the size of this library and other bytes that a call would have to change. */
+static void fill_abi(fx *f, struct abi *x)
+{
+    void *arena = x->arena;
+    memset(x, 0x5a, sizeof *x);
+    x->params = (pkv_ns_params)PKV_NS_PARAMS_INIT;
+    x->params.model_digest[0] = 1;
+    x->cfg = f->cfg;
+    x->plan.struct_size = sizeof x->plan;
+    x->work = (pkv_block_work){ sizeof x->work, x->zero, 4, 77, x->copy, 4, 77 };
+    x->match.struct_size = sizeof x->match;
+    x->need.struct_size = sizeof x->need;
+    x->info.struct_size = sizeof x->info;
+    x->made = NULL;
+    x->arena = arena;
+    x->arena_bytes = pkv_blockmgr_bytes(&f->cfg);
+}
+
+/* A struct of another size: whatever else is right, the answer is PKV_E_ABI, and the same call with
+ * the right size is answered. */
+static void other_struct_sizes(void **state)
+{
+    (void)state;
+#define SIZED(call, member)                                                                        \
+    {                                                                                              \
+        call, offsetof(struct abi, member.struct_size), sizeof(((struct abi *)0)->member)          \
+    }
+    static const struct {
+        enum abi_call call;
+        size_t at, size;
+    } sized[] = { SIZED(NS_OPEN, params), SIZED(INIT, cfg),    SIZED(CREATE, cfg),
+                  SIZED(PLAN, cfg),       SIZED(PLAN, plan),   SIZED(MATCH, work),
+                  SIZED(MATCH, match),    SIZED(PROBE, match), SIZED(RESERVE, work),
+                  SIZED(NEED, need),      SIZED(INFO, info) };
+#undef SIZED
+    for (size_t i = 0; i < sizeof sized / sizeof sized[0]; i++) {
+        fx *f = fx_new(20, 4, PKV_MGR_PREFIX_CACHE);
+        struct abi x, before;
+        fx_close(f, fx_with(f, "abcd"));
+        pkv_seq s = fx_open(f);
+        x.arena = aligned_alloc(64, pkv_blockmgr_bytes(&f->cfg));
+        assert_non_null(x.arena);
+        fill_abi(f, &x);
+        const uint32_t right = (uint32_t)sized[i].size;
+        const uint32_t wrong[] = { 0, 4, right - 4, right - 1, right + 1, right + 4, UINT32_MAX };
+        for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+            memcpy((char *)&x + sized[i].at, &wrong[k], sizeof wrong[k]);
+            memcpy(&before, &x, sizeof x);
+            fx_refused(f, PKV_E_ABI, abi_call(f, sized[i].call, s, &x));
+            assert_memory_equal(&x, &before, sizeof x);
+        }
+        memcpy((char *)&x + sized[i].at, &right, sizeof right);
+        memcpy(&before, &x, sizeof x);
+        assert_ok(abi_call(f, sized[i].call, s, &x));
+        assert_memory_not_equal(&x, &before, sizeof x);
+        if (sized[i].call == CREATE) pkv_blockmgr_destroy(x.made);
+        free(x.arena);
+        fx_close(f, s);
+        fx_end(f);
+    }
+}
+
+/* Statistics have no status: another size leaves them alone. */
+static void other_size_of_statistics(void **state)
+{
+    (void)state;
+    fx *f = fx_new(20, 4, PKV_MGR_PREFIX_CACHE);
+    pkv_blockmgr_stats_t s, before;
+    const uint32_t right = sizeof s;
+    const uint32_t wrong[] = { 0, 4, right - 4, right - 1, right + 1, right + 4, UINT32_MAX };
+    memset(&s, 0x5a, sizeof s);
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+        s.struct_size = wrong[k];
+        memcpy(&before, &s, sizeof s);
+        pkv_blockmgr_stats(f->m, &s);
+        assert_memory_equal(&s, &before, sizeof s);
+    }
+    s.struct_size = right;
+    pkv_blockmgr_stats(f->m, &s);
+    assert_int_equal(s.struct_size, right);
+    assert_int_equal(s.n_blocks, 20);
     fx_end(f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stale_sequences),  cmocka_unit_test(stale_namespaces),
-        cmocka_unit_test(null_pointers),    cmocka_unit_test(numbers),
-        cmocka_unit_test(malformed_extras), cmocka_unit_test(extras_that_do_not_continue),
+        cmocka_unit_test(stale_sequences),
+        cmocka_unit_test(stale_namespaces),
+        cmocka_unit_test(null_pointers),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(malformed_extras),
+        cmocka_unit_test(extras_that_do_not_continue),
+        cmocka_unit_test(extras_that_come_too_late),
+        cmocka_unit_test(other_struct_sizes),
+        cmocka_unit_test(other_size_of_statistics),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
 }
