@@ -96,6 +96,16 @@ static void move_behind(pkv_blockmgr *m, int32_t b, int32_t last)
     to->n++;
 }
 
+/* All rows go over to the duplicate of the first unit, and yet the main block stays. */
+static void cache_beside_a_spare(pkv_blockmgr *m, const struct scene *s)
+{
+    row_of(m, s->whole)[0] = row_of(m, s->kid)[0] = s->spare;
+    rec(m, s->spare)->ref += 2;
+    rec(m, s->block[0])->ref = 0;
+    m->n_active--;
+    pkv__evict_insert(m, s->block[0]);
+}
+
 static void swap_extras(pkv_blockmgr *m, int32_t entry)
 {
     struct extra_entry *a = &extras_of(m)[entry], *b = &extras_of(m)[a->next];
@@ -140,6 +150,8 @@ static int32_t empty_slot(const pkv_blockmgr *m)
     X(I4, 3, spare_flag, rec(m, s.spare)->spare = false)                                           \
     X(I4, 3, spare_link, rec(m, s.spare)->prev = s.block[0])                                       \
     X(I4, 3, newest_spare, node_at(m, s.node[0])->newest_spare = NONE)                             \
+    X(I4, 3, spare_of_a_cached_block, cache_beside_a_spare(m, &s))                                 \
+    X(I4, 3, block_that_is_not_of_its_node, rec(m, row_of(m, s.whole)[2])->node = s.node[0])       \
     X(I4, 3, extras_order, swap_extras(m, node_at(m, s.node[0])->extras))                          \
     X(I5, 2, settled_beyond_committed, s.whole->settled = s.whole->committed + 1)                  \
     X(I5, 2, committed_beyond_reserved, s.whole->reserved = s.whole->committed - 1)                \
@@ -161,8 +173,9 @@ static int32_t empty_slot(const pkv_blockmgr *m)
     X(I8, 2, count_of_sequences, m->n_seqs--)                                                      \
     X(I8, 3, count_of_namespaces, m->n_namespaces++)                                               \
     X(I8, 3, count_of_extras, m->n_extras++)                                                       \
+    X(I8, 3, node_out_of_its_tree, node_at(m, rec(m, s.child)->node)->first_child = NONE)          \
     X(I8, 3, index_entry_too_many, index_of(m)[empty_slot(m)] = s.node[0])                         \
-    X(I8, 3, closed_namespace_with_content, namespaces_of(m)[1].n_opens = 0,                       \
+    X(I8, 3, closed_namespace_with_content, namespaces_of(m)[1].n_opens = 0, m->n_namespaces--,    \
       namespaces_of(m)[1].first_child = s.node[0])                                                 \
     X(I9, 3, chain_of_units, s.whole->last_node = s.node[0])                                       \
     X(I9, 3, units_in_another_order, row_of(m, s.whole)[0] = s.block[1],                           \
