@@ -190,13 +190,14 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_re
  * spare): it stays with the sequence, and takes the content over when the first copy goes; an
  * existing copy that nobody refers to is freed in favour of this one.
  *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while
- *                      the sequence is indexed) a first extra that began in tokens of the
- * unfinished block and is not the last one given for them PKV_E_STALE        a closed sequence, or
- * any other step PKV_E_STATE        more than reserved If nodes, extras or the probe bound run out,
- * the block is not findable and neither is what follows it in this sequence, until it is truncated
- * to before that block (statistics count it). The same happens where fork, truncate or match would
- * have to copy extras and there is no room. O(n), and O(claimed / block_tokens) once after a match.
- */
+ *                      the sequence is indexed) a first extra that began in committed tokens of the
+ *                      unfinished block and is not the last one given for them
+ *   PKV_E_STALE        a closed sequence, or any other step
+ *   PKV_E_STATE        more than reserved
+ * If nodes, extras or the probe bound run out, the block is not findable and neither is what
+ * follows it in this sequence, until it is truncated to before that block (statistics count it).
+ * The same happens where fork, truncate or match would have to copy extras and there is no room.
+ * O(n), and O(claimed / block_tokens) once after a match. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq,
                                                 const pkv_tokens *tokens, pkv_step step);
 

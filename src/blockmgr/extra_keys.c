@@ -1,5 +1,5 @@
 /* Extra keys of a unit: what else than tokens decides its K/V. Kept as exact lists of entries and
- * not as a digest of a list: comparison stays exact, a prefix of a unit can be compared (sub-unit
+ * not as a digest of a list: comparison stays exact, a prefix of a unit can be compared (partial
  * hits), and a truncation into a unit can cut its list. Units without extras pay nothing.
  *
  * An extra that spans units has one entry in each, with the same n and digest and another offset,

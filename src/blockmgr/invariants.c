@@ -133,13 +133,19 @@ static int32_t count_extras(const pkv_blockmgr *m, int32_t entry, int32_t n_toke
     return n;
 }
 
+/* What the walk over the trees has met. */
+struct content_count {
+    int32_t nodes, extras, spares;
+};
+
 /* Spares of a node: linked both ways, referenced, beside a referenced main block. */
-static pkv_status check_spares(const pkv_blockmgr *m, int32_t id)
+static pkv_status check_spares(const pkv_blockmgr *m, int32_t id, struct content_count *met)
 {
     const struct node *n = node_at(m, id);
     int32_t prev = NONE;
     for (int32_t b = n->oldest_spare; b != NONE; prev = b, b = blocks_of(m)[b].next) {
         HOLDS(m, block_id(m, b), "I4: node %d has spare %d", id, b);
+        met->spares++;
         const struct block_rec *r = &blocks_of(m)[b];
         HOLDS(m, r->spare && r->node == id && r->ref > 0 && r->prev == prev,
               "I4: spare %d of node %d is not linked or not referenced", b, id);
@@ -151,7 +157,7 @@ static pkv_status check_spares(const pkv_blockmgr *m, int32_t id)
 }
 
 static pkv_status check_node(const pkv_blockmgr *m, int32_t id, int32_t parent, int32_t newer,
-                             int32_t *n_extras)
+                             struct content_count *met)
 {
     const struct node *n = node_at(m, id);
     HOLDS(m, n->parent == parent && n->newer == newer, "I4: node %d is not linked to its family",
@@ -166,17 +172,21 @@ static pkv_status check_node(const pkv_blockmgr *m, int32_t id, int32_t parent, 
           "I4: block %d of node %d does not hold it", n->block, id);
     const struct unit_key key = { n->hash, parent, node_tokens(m, id), n->n_tokens,
                                   extra_entries(n->extras) };
-    HOLDS(m, pkv__index_find(m, &key) == id, "I4: node %d is not found by look-up", id);
+    HOLDS(m,
+          n->hash == pkv__unit_hash(m, pkv__parent_hash(m, parent), key.ids, key.n_tokens,
+                                    key.extras) &&
+              pkv__index_find(m, &key) == id,
+          "I4: node %d is not found by look-up", id);
     const int32_t extras = count_extras(m, n->extras, n->n_tokens);
     HOLDS(m, extras >= 0, "I4: extras of node %d are out of order", id);
-    *n_extras += extras;
-    return check_spares(m, id);
+    met->extras += extras;
+    return check_spares(m, id, met);
 }
 
 /* The trees of all namespaces; every node is visited once. */
-static pkv_status check_trees(const pkv_blockmgr *m, int32_t *n_extras)
+static pkv_status check_trees(const pkv_blockmgr *m, struct content_count *met)
 {
-    int32_t n_nodes = 0, n_namespaces = 0;
+    int32_t n_namespaces = 0;
     for (int32_t i = 0; i < m->max_namespaces; i++) {
         const struct ns_rec *ns = &namespaces_of(m)[i];
         n_namespaces += ns->n_opens > 0;
@@ -185,9 +195,9 @@ static pkv_status check_trees(const pkv_blockmgr *m, int32_t *n_extras)
         if (ns->n_opens == 0) continue;
         int32_t id = ns->first_child, parent = root_of(i), newer = NONE;
         while (id != NONE) {
-            HOLDS(m, id >= 0 && id < m->node_high && ++n_nodes <= m->n_nodes,
+            HOLDS(m, id >= 0 && id < m->node_high && ++met->nodes <= m->n_nodes,
                   "I4: the tree of namespace %d names node %d", i, id);
-            const pkv_status status = check_node(m, id, parent, newer, n_extras);
+            const pkv_status status = check_node(m, id, parent, newer, met);
             if (status != PKV_OK) return status;
             if (node_at(m, id)->first_child != NONE) {
                 parent = id, newer = NONE, id = node_at(m, id)->first_child;
@@ -199,16 +209,17 @@ static pkv_status check_trees(const pkv_blockmgr *m, int32_t *n_extras)
             newer = id, parent = node_at(m, id)->parent, id = node_at(m, id)->older;
         }
     }
-    HOLDS(m, n_nodes == m->n_nodes, "I8: %d nodes in the trees, %d counted", n_nodes, m->n_nodes);
+    HOLDS(m, met->nodes == m->n_nodes, "I8: %d nodes in the trees, %d counted", met->nodes,
+          m->n_nodes);
     HOLDS(m, n_namespaces == m->n_namespaces, "I8: %d namespaces open, %d counted", n_namespaces,
           m->n_namespaces);
     return PKV_OK;
 }
 
 /* Every block that claims to hold content is a block or spare of that node. */
-static pkv_status check_block_links(const pkv_blockmgr *m)
+static pkv_status check_block_links(const pkv_blockmgr *m, const struct content_count *met)
 {
-    int32_t n_main = 0, n_indexed = 0;
+    int32_t n_main = 0, n_spares = 0, n_indexed = 0;
     for (int32_t b = 1; b < m->n_blocks; b++) {
         const struct block_rec *r = &blocks_of(m)[b];
         if (r->node == NONE) continue;
@@ -216,11 +227,43 @@ static pkv_status check_block_links(const pkv_blockmgr *m)
         HOLDS(m, r->spare || node_at(m, r->node)->block == b,
               "I4: block %d is neither main block nor spare of node %d", b, r->node);
         n_main += !r->spare;
+        n_spares += r->spare;
     }
     if (has_flag(m, PKV_MGR_PREFIX_CACHE))
         for (uint32_t i = 0; i <= m->index_mask; i++) n_indexed += index_of(m)[i] != NONE;
+    HOLDS(m, n_spares == met->spares, "I4: %d blocks say they are spares, nodes list %d", n_spares,
+          met->spares);
     HOLDS(m, n_main == m->n_nodes && n_indexed == m->n_nodes,
           "I8: %d main blocks, %d index entries, %d nodes", n_main, n_indexed, m->n_nodes);
+    return PKV_OK;
+}
+
+/* The lists of unused nodes, extra entries and sequences: as long as the counts say, and nothing on
+ * them is in use. */
+static pkv_status check_free_records(const pkv_blockmgr *m)
+{
+    int32_t n = 0;
+    for (int32_t id = m->free_node; id != NONE; id = node_at(m, id)->older) {
+        HOLDS(m, id >= 0 && id < m->node_high && ++n <= m->node_high - m->n_nodes,
+              "I8: node %d cannot be free", id);
+        const int32_t b = node_at(m, id)->block;
+        HOLDS(m, !block_id(m, b) || blocks_of(m)[b].node != id || blocks_of(m)[b].spare,
+              "I8: node %d is free and in use", id);
+    }
+    HOLDS(m, n == m->node_high - m->n_nodes, "I8: %d of %d unused nodes are listed", n,
+          m->node_high - m->n_nodes);
+    n = 0;
+    for (int32_t e = m->free_extra; e != NONE; e = extras_of(m)[e].next)
+        HOLDS(m, e >= 0 && e < m->extra_high && ++n <= m->extra_high - m->n_extras,
+              "I8: extra entry %d cannot be free", e);
+    HOLDS(m, n == m->extra_high - m->n_extras, "I8: %d of %d unused extra entries are listed", n,
+          m->extra_high - m->n_extras);
+    n = 0;
+    for (int32_t i = m->free_seq; i != NONE; i = seqs_of(m)[i].next_free)
+        HOLDS(m, i >= 0 && i < m->max_seqs && !seqs_of(m)[i].open && ++n <= m->max_seqs - m->n_seqs,
+              "I8: sequence %d cannot be free", i);
+    HOLDS(m, n == m->max_seqs - m->n_seqs, "I8: %d of %d unused sequences are listed", n,
+          m->max_seqs - m->n_seqs);
     return PKV_OK;
 }
 
@@ -284,16 +327,17 @@ static pkv_status check_chains(const pkv_blockmgr *m, int32_t *n_extras)
 
 static pkv_status check_content(const pkv_blockmgr *m)
 {
-    int32_t n_extras = 0;
-    pkv_status status = check_trees(m, &n_extras);
-    if (status == PKV_OK) status = check_block_links(m);
+    struct content_count met = { 0, 0, 0 };
+    pkv_status status = check_trees(m, &met);
+    if (status == PKV_OK) status = check_block_links(m, &met);
+    if (status == PKV_OK) status = check_free_records(m);
     if (status == PKV_OK) {
         status = check_lists(m);
         clear_scratch(m);
     }
-    if (status == PKV_OK) status = check_chains(m, &n_extras);
+    if (status == PKV_OK) status = check_chains(m, &met.extras);
     if (status != PKV_OK) return status;
-    HOLDS(m, n_extras == m->n_extras, "I8: %d extra entries in use, %d counted", n_extras,
+    HOLDS(m, met.extras == m->n_extras, "I8: %d extra entries in use, %d counted", met.extras,
           m->n_extras);
     return PKV_OK;
 }

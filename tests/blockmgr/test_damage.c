@@ -137,6 +137,13 @@ static int32_t empty_slot(const pkv_blockmgr *m)
     X(I3, 2, free_id_of_a_used_block, free_ids_of(m)[0] = s.block[0])                              \
     X(I3, 2, free_block_with_a_node, rec(m, free_ids_of(m)[0])->node = s.node[0])                  \
     X(I4, 3, node_hash, node_at(m, s.node[1])->hash += m->index_mask / 2)                          \
+    X(I4, 3, node_token, node_tokens(m, s.node[1])[0] ^= 1)                                        \
+    X(I4, 3, high_hash_bit, node_at(m, s.node[1])->hash ^= UINT64_C(1) << 63)                      \
+    X(I4, 3, unlisted_spare,                                                                       \
+      node_at(m, s.node[0])->oldest_spare = node_at(m, s.node[0])->newest_spare = NONE)            \
+    X(I8, 3, free_node_in_use, m->free_node = s.node[1])                                           \
+    X(I8, 3, free_extra_lost, m->extra_high++)                                                     \
+    X(I8, 3, free_seq_in_use, m->free_seq = seq_index(m, s.whole))                                 \
     X(I4, 3, index_entry, index_of(m)[index_slot(m, s.node[0])] = s.node[1])                       \
     X(I4, 3, child_link, node_at(m, s.node[0])->first_child = s.cached_node)                       \
     X(I4, 3, child_of_itself, node_at(m, s.node[1])->first_child = s.node[1])                      \
