@@ -253,12 +253,14 @@ bool blocks_pool_cases(const struct bench_options *o, struct case_list *list,
                        struct bench_error *err)
 {
     static const int32_t all[] = { 1000, 10000, 100000, 1000000 };
-    const int first = o->profile == PROFILE_FULL ? 0 : 2;
+    /* The quick run of everything shows one size each; asked for alone, the manager shows all. */
+    const bool one_size = o->profile == PROFILE_QUICK && o->command == CMD_RUN;
+    const int first = o->profile == PROFILE_CI || one_size ? 2 : 0;
     if (!add_pool_table(o, list, err)) return false;
     for (int i = first; i < BENCH_LEN(all); i++) {
         if (o->profile == PROFILE_CI && all[i] > 100000) continue;
-        const bool warm = o->profile != PROFILE_QUICK || all[i] == 100000;
-        const bool cold = o->profile != PROFILE_QUICK || all[i] == 1000000;
+        const bool warm = !one_size || all[i] == 100000;
+        const bool cold = !one_size || all[i] == 1000000;
         if (warm && !add_turn(o, list, all[i], false, err)) return false;
         if (cold && !add_turn(o, list, all[i], true, err)) return false;
     }
