@@ -21,6 +21,10 @@ struct attn_case_spec {
     } paged[10];
 };
 
+/* The geometry around which one axis at a time is varied: 32/8 heads, dim 128, f16; no batch yet.
+ */
+struct attn_case_spec attention_case_centre(void);
+
 /* Define the case (nothing is allocated but its context) at the end of the list. */
 bool attention_case_add(const struct bench_options *o, const struct attn_case_spec *spec,
                         struct case_list *list, struct bench_error *err);

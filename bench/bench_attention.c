@@ -38,7 +38,7 @@ static void add_layout(struct attn_case_spec *s, enum bench_layout layout, int32
     s->paged[s->n_paged++].goal_ratio = goal_of(s, layout, block_tokens);
 }
 
-static struct attn_case_spec centre_spec(void)
+struct attn_case_spec attention_case_centre(void)
 {
     struct attn_case_spec s;
     memset(&s, 0, sizeof(s));
@@ -61,7 +61,7 @@ static void set_batch(struct attn_case_spec *s, const char *text)
 static bool add_given(const struct bench_options *o, struct case_list *list,
                       struct bench_error *err)
 {
-    struct attn_case_spec s = centre_spec();
+    struct attn_case_spec s = attention_case_centre();
     s.batch = o->batch;
     s.h_q = o->h_q;
     s.h_kv = o->h_kv;
@@ -87,7 +87,7 @@ static bool add_variant(const struct bench_options *o, const struct variant *v, 
                         const int32_t *blocks, int n_blocks, struct case_list *list,
                         struct bench_error *err)
 {
-    struct attn_case_spec s = centre_spec();
+    struct attn_case_spec s = attention_case_centre();
     set_batch(&s, v->batch);
     s.h_q = v->h_q;
     s.h_kv = v->h_kv;
@@ -102,7 +102,7 @@ static bool add_variant(const struct bench_options *o, const struct variant *v, 
 static bool add_centre(const struct bench_options *o, bool small, struct case_list *list,
                        struct bench_error *err)
 {
-    struct attn_case_spec s = centre_spec();
+    struct attn_case_spec s = attention_case_centre();
     set_batch(&s, small ? "3q1s300_1q1s77" : CENTRE_BATCH);
     s.small = small;
     s.load_twin = true;
@@ -127,7 +127,7 @@ static bool add_block_sizes(const struct bench_options *o, bool small, struct ca
 /* Everything in the caches on purpose: what the table costs when memory does not hide it. */
 static bool add_hot(const struct bench_options *o, struct case_list *list, struct bench_error *err)
 {
-    struct attn_case_spec s = centre_spec();
+    struct attn_case_spec s = attention_case_centre();
     set_batch(&s, "1q1s128");
     s.hot = true;
     add_layout(&s, LAYOUT_PAGED_RANDOM, 16);

@@ -103,13 +103,8 @@ static void progress(const struct bench_run *run, int32_t at, int32_t n, const c
 static bool make_aa_case(const struct bench_options *o, struct case_list *list,
                          struct bench_error *err)
 {
-    struct attn_case_spec spec;
+    struct attn_case_spec spec = attention_case_centre();
     struct batch_spec_error e;
-    memset(&spec, 0, sizeof(spec));
-    spec.h_q = 32;
-    spec.h_kv = 8;
-    spec.dim = 128;
-    spec.dtype = PKV_F16;
     spec.small = o->profile == PROFILE_CI;
     memset(list, 0, sizeof(*list));
     if (!batch_spec_parse(spec.small ? "4q1s512" : "8q1s2k", &spec.batch, &e)) abort();

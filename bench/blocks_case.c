@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+int blocks_log10(int32_t n_blocks)
+{
+    int e = 0;
+    for (; n_blocks >= 10; n_blocks /= 10) e++;
+    return e;
+}
+
 bool blocks_ok(struct blocks_case *b, pkv_status status)
 {
     if (b->status == PKV_OK) b->status = status;

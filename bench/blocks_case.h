@@ -51,6 +51,8 @@ struct bench_case *blocks_case_add(const struct bench_options *o, struct case_li
 struct bench_side *blocks_side_add(struct bench_case *c, const char *id, const char *label,
                                    const char *per, double ops, void (*call)(void *));
 
+/* Decimal exponent of a pool size: pools are powers of ten and are named 1e5. */
+int blocks_log10(int32_t n_blocks);
 /* Remember the first failure; true if the call was fine. */
 bool blocks_ok(struct blocks_case *b, pkv_status status);
 /* `n` token ids that no other (sequence, epoch) shares a prefix with. */

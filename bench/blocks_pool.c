@@ -130,10 +130,7 @@ static bool add_turn(const struct bench_options *o, struct case_list *list, int3
     b.n_seqs = cold ? n_blocks / PER_SEQ : 1;
     b.prepare = cold ? shuffle_pool : NULL;
     snprintf(what, sizeof(what), "%s, 1e%d", cold ? "random order" : "warm",
-             n_blocks >= 1000000  ? 6
-             : n_blocks >= 100000 ? 5
-             : n_blocks >= 10000  ? 4
-                                  : 3);
+             blocks_log10(n_blocks));
     snprintf(id, sizeof(id), "turn-%s/%d", cold ? "cold" : "warm", n_blocks);
     snprintf(label, sizeof(label), "reserve(128)+close, %s", what);
     const double ops = cold ? (double)b.n_seqs * PER_SEQ : PER_SEQ;

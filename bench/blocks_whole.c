@@ -48,7 +48,7 @@ static bool add_whole(const struct bench_options *o, struct case_list *list, int
     b.prefix_cache = true;
     b.level = level;
     b.prepare = prepare_used;
-    snprintf(size, sizeof(size), "1e%d", n_blocks >= 1000000 ? 6 : n_blocks >= 100000 ? 5 : 3);
+    snprintf(size, sizeof(size), "1e%d", blocks_log10(n_blocks));
     if (level) {
         snprintf(id, sizeof(id), "check-%d/%d", level, n_blocks);
         snprintf(label, sizeof(label), "invariant check level %d, %s blocks", level, size);

@@ -228,7 +228,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_row(const pkv_blockmgr *mgr, pkv_seq se
                                              const int32_t **ids, int32_t *n_ids);
 
 /* All rows at once: *rows is [max_seqs][*row_width] ids, row i belongs to the sequence whose
- * pkv_seq_info_t.row_idx is i. Kernels on the CPU read it in place. The pointer is stable. */
+ * pkv_seq_info_t.row_idx is i. Kernels on the CPU read it in place. The pointer is stable
+ * for the life of the manager. PKV_E_INVALID_ARG null or group != 0. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_rows(const pkv_blockmgr *mgr, int32_t group,
                                                    const int32_t **rows, int32_t *row_width);
 
@@ -254,7 +255,7 @@ typedef struct pkv_seq_info_t {
             0                                                                                      \
         }                                                                                          \
     }
-/* O(row), because of blocks_if_closed. */
+/* PKV_E_INVALID_ARG null; PKV_E_STALE. O(row), because of blocks_if_closed. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_info(const pkv_blockmgr *mgr, pkv_seq seq,
                                               pkv_seq_info_t *out);
 

@@ -1,5 +1,5 @@
 /* Configuration, sizes, and the life of a manager. Everything it will ever need is laid out here in
- * one range of memory; no other file allocates. Nodes, extra entries and their tokens are not
+ * one range of memory; no other file allocates. Nodes with their tokens and extra entries are not
  * touched before they are used (high-water marks), so that a big pool is ready in a pass over the
  * block records, the free ids, the index and the rows. */
 #include "blockmgr_internal.h"

@@ -9,8 +9,8 @@
  * so a parent's class is never below its child's; demotion takes the oldest first.
  *
  * The free ids are an array and not a list through the records: popping a list is one dependent
- * cache miss per block, popping an array lets the records be fetched ahead. Measured on a pool of
- * 10^6 blocks in random order: see docs/decisions. */
+ * cache miss per block, popping an array lets the records be fetched ahead. Measured in
+ * docs/decisions/0002-free-ids-as-an-array.md. */
 #include "blockmgr_internal.h"
 
 enum { PREFETCH_AHEAD = 8 }; /* blocks; one record miss is about eight takes long */

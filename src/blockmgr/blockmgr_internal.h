@@ -227,8 +227,8 @@ void pkv__block_unref(pkv_blockmgr *m, int32_t block);
 void pkv__block_ref(pkv_blockmgr *m, int32_t block);
 void pkv__block_free(pkv_blockmgr *m, int32_t block);   /* ref 0, no node -> FREE */
 void pkv__evict_insert(pkv_blockmgr *m, int32_t block); /* ref 0, main block -> CACHED */
-void pkv__evict_remove(pkv_blockmgr *m,
-                       int32_t block); /* off its list; the state is the caller's */
+/* Off its list; the state is the caller's to set. */
+void pkv__evict_remove(pkv_blockmgr *m, int32_t block);
 /* How many of the next `n_taken` blocks must be zeroed; the first `n_returned` of them come from
  * blocks that the call itself gives back before it takes. */
 int32_t pkv__count_zeros(const pkv_blockmgr *m, int32_t n_taken, int32_t n_returned);
@@ -276,15 +276,14 @@ struct unit_key {
     int32_t n_tokens;
     struct extra_list extras;
 };
-uint64_t pkv__unit_hash(const pkv_blockmgr *m, uint64_t parent_hash, const int32_t *ids,
-                        int32_t n_tokens, struct extra_list extras);
+/* Hash of everything in the key but `hash`; the caller stores it there. */
+uint64_t pkv__unit_hash(const pkv_blockmgr *m, const struct unit_key *key);
 /* Exact: hash, parent, tokens and extras. */
 bool pkv__node_holds(const pkv_blockmgr *m, int32_t node, const struct unit_key *key);
 int32_t pkv__index_find(const pkv_blockmgr *m, const struct unit_key *key); /* node or NONE */
 bool pkv__index_has_room(const pkv_blockmgr *m, uint64_t hash);
 void pkv__index_insert(pkv_blockmgr *m, int32_t node);
 void pkv__index_remove(pkv_blockmgr *m, int32_t node);
-uint64_t pkv__parent_hash(const pkv_blockmgr *m, int32_t parent);
 
 /* ---- node.c */
 /* Make `block` (referenced) hold the content `key`: as main block of a new node, as the new main

@@ -8,8 +8,7 @@ static void complete_unit(pkv_blockmgr *m, struct seq_rec *s, int32_t block)
     if (!s->ended) {
         struct unit_key key = { 0, s->last_node, tail_tokens(m, s), m->block_tokens,
                                 extra_entries(s->tail_extras) };
-        key.hash =
-            pkv__unit_hash(m, pkv__parent_hash(m, key.parent), key.ids, key.n_tokens, key.extras);
+        key.hash = pkv__unit_hash(m, &key);
         const int32_t node = pkv__node_publish(m, &key, block, &s->tail_extras);
         if (node != NONE) {
             s->last_node = node;

@@ -172,10 +172,7 @@ static pkv_status check_node(const pkv_blockmgr *m, int32_t id, int32_t parent, 
           "I4: block %d of node %d does not hold it", n->block, id);
     const struct unit_key key = { n->hash, parent, node_tokens(m, id), n->n_tokens,
                                   extra_entries(n->extras) };
-    HOLDS(m,
-          n->hash == pkv__unit_hash(m, pkv__parent_hash(m, parent), key.ids, key.n_tokens,
-                                    key.extras) &&
-              pkv__index_find(m, &key) == id,
+    HOLDS(m, n->hash == pkv__unit_hash(m, &key) && pkv__index_find(m, &key) == id,
           "I4: node %d is not found by look-up", id);
     const int32_t extras = count_extras(m, n->extras, n->n_tokens);
     HOLDS(m, extras >= 0, "I4: extras of node %d are out of order", id);

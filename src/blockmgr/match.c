@@ -35,7 +35,7 @@ static int32_t find_unit(const pkv_blockmgr *m, const pkv_tokens *t, int32_t u, 
         key.hash = node_at(m, newest)->hash;
         if (pkv__node_holds(m, newest, &key)) return newest;
     }
-    key.hash = pkv__unit_hash(m, pkv__parent_hash(m, parent), key.ids, T, key.extras);
+    key.hash = pkv__unit_hash(m, &key);
     return pkv__index_find(m, &key);
 }
 

@@ -21,25 +21,26 @@
 #define PROBE_MAX 64u /* half full, 2^21 random hashes lie at most 41 slots from home */
 #endif
 
-uint64_t pkv__parent_hash(const pkv_blockmgr *m, int32_t parent)
+static uint64_t parent_hash(const pkv_blockmgr *m, int32_t parent)
 {
     return is_root(parent) ? namespaces_of(m)[ns_of_root(parent)].root_hash
                            : node_at(m, parent)->hash;
 }
 
-uint64_t pkv__unit_hash(const pkv_blockmgr *m, uint64_t parent_hash, const int32_t *ids,
-                        int32_t n_tokens, struct extra_list extras)
+uint64_t pkv__unit_hash(const pkv_blockmgr *m, const struct unit_key *key)
 {
     enum { END_BYTES = 7 };
+    const int32_t *ids = key->ids;
     struct pkv__siphash h;
     int32_t i = 0;
     pkv__siphash_init(&h, m->hash_k0, m->hash_k1);
-    pkv__siphash_u64(&h, parent_hash);
-    for (; i + 1 < n_tokens; i += 2)
+    pkv__siphash_u64(&h, parent_hash(m, key->parent));
+    for (; i + 1 < key->n_tokens; i += 2)
         pkv__siphash_u64(&h, (uint32_t)ids[i] | (uint64_t)(uint32_t)ids[i + 1] << 32);
-    if (i < n_tokens) pkv__siphash_u64(&h, (uint32_t)ids[i]);
-    if (extras.array || extras.entry != NONE) pkv__extras_hash(m, extras, n_tokens, &h);
-    return pkv__siphash_end(&h, (uint64_t)n_tokens, END_BYTES) & HASH_MASK;
+    if (i < key->n_tokens) pkv__siphash_u64(&h, (uint32_t)ids[i]);
+    if (key->extras.array || key->extras.entry != NONE)
+        pkv__extras_hash(m, key->extras, key->n_tokens, &h);
+    return pkv__siphash_end(&h, (uint64_t)key->n_tokens, END_BYTES) & HASH_MASK;
 }
 
 bool pkv__node_holds(const pkv_blockmgr *m, int32_t node, const struct unit_key *key)

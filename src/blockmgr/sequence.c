@@ -165,7 +165,7 @@ static void publish_partial(pkv_blockmgr *m, struct seq_rec *s)
     if (held != NONE && node_at(m, held)->n_tokens >= rest) return;
     struct unit_key key = { 0, s->last_node, tail_tokens(m, s), rest,
                             extra_entries(s->tail_extras) };
-    key.hash = pkv__unit_hash(m, pkv__parent_hash(m, key.parent), key.ids, rest, key.extras);
+    key.hash = pkv__unit_hash(m, &key);
     (void)pkv__node_publish(m, &key, block, &s->tail_extras);
 }
 

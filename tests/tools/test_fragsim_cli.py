@@ -13,14 +13,13 @@ import subprocess
 import sys
 import tempfile
 
+import tap_main
+from tap_main import Skip
+
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 ROWS = "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
 AZURE = pathlib.Path(os.environ.get("PKV_SHARED", "../shared")) / "traces/azure2023"
-
-
-class Skip(Exception):
-    pass
 
 
 def run(*args, cwd=None, stdin="", env=None, stdout=subprocess.PIPE, before=None):
@@ -301,22 +300,5 @@ def test_azure_hour():
     expect(all(p["finished"] == 19366 for p in report["policies"]), "all finish")
 
 
-def main():
-    tests = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
-    print(f"1..{len(tests)}", flush=True)
-    failed = False
-    for number, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Skip as why:
-            print(f"ok {number} - {test.__name__} # SKIP {why}", flush=True)
-        except Exception as why:  # also a program that hangs
-            failed = True
-            print(f"not ok {number} - {test.__name__}", flush=True)
-            print(f"# {type(why).__name__}: {why}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap_main.run_tests(globals()))

@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 
+import tap_main
+
 RANDOM_OPS, CLOSURE, CHECK_KERNELS = (pathlib.Path(p).resolve() for p in sys.argv[1:])
 HUGE = "99999999999999999999999"
 
@@ -66,20 +68,5 @@ def test_check_kernels():
     assert run(CHECK_KERNELS, "--list", PKV_ISA="best").returncode == 0
 
 
-def main():
-    tests = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
-    print(f"1..{len(tests)}", flush=True)
-    failed = False
-    for number, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Exception as why:  # also a program that hangs
-            failed = True
-            print(f"not ok {number} - {test.__name__}", flush=True)
-            print(f"# {type(why).__name__}: {why}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap_main.run_tests(globals()))
