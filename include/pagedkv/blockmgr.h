@@ -32,15 +32,17 @@
  *    launch. Within one list no block is both source and destination, or twice a destination.
  *  - Block 0 is the null block: padding in rows; never handed out.
  *
- * This version has one full-attention group, one domain and no steps: group is 0 everywhere, what
- * is committed counts as already written. Design: the paper "Efficient Memory Management for Large
- * Language Model Serving with PagedAttention" (arXiv 2309.06180) for blocks, tables and
+ * Here is what every engine needs. blockmgr_steps.h: engines that run ahead, and policy;
+ * blockmgr_tables.h: tables for devices; blockmgr_holds.h: transfers, pins, preemption by swap;
+ * blockmgr_raw.h: blocks without sequences. Design: the paper "Efficient Memory Management for
+ * Large Language Model Serving with PagedAttention" (arXiv 2309.06180) for blocks, tables and
  * copy-on-write; docs/blockmgr.md for the rules. */
 #ifndef PAGEDKV_BLOCKMGR_H
 #define PAGEDKV_BLOCKMGR_H
 
 #include "pagedkv/base.h"
 #include "pagedkv/blockmgr_config.h"
+#include "pagedkv/blockmgr_stats.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,8 +56,6 @@ typedef struct pkv_step {
     uint64_t v; /* PKV_STEP_NONE: the tokens are already written */
 } pkv_step;
 static const pkv_step PKV_STEP_NONE = { 0 };
-
-#define PKV_MAX_GROUPS 8 /* size of per-group arrays in results; this version fills entry 0 */
 
 /* ---------------------------------------------------------------- sequences */
 
@@ -100,7 +100,10 @@ typedef enum pkv_stop_reason {
     PKV_STOP_END = 0,  /* the prompt or max_tokens is reached, to the token or to the last block */
     PKV_STOP_MISS = 1, /* what comes next is not cached */
     PKV_STOP_ROOM = 2, /* a partial hit was given up: it would need an eviction of itself */
-    PKV_STOP_OFF = 3   /* the manager has no prefix cache */
+    PKV_STOP_OFF = 3,  /* the manager has no prefix cache */
+    PKV_STOP_WINDOW = 4, /* the content is known, but a block that this group's window needs is not
+                            cached */
+    PKV_STOP_STATE = 5   /* the content is known, but there is no snapshot of the state */
 } pkv_stop_reason;
 
 typedef struct pkv_match {
@@ -108,7 +111,7 @@ typedef struct pkv_match {
     int32_t claimed;        /* tokens: committed length of the sequence after an OK match */
     int32_t claimed_cached; /* blocks of the claim that were evictable before the call */
     int32_t copied;         /* of `claimed`, the tokens that arrive by a copy (partial hit) */
-    int32_t longest[PKV_MAX_GROUPS]; /* tokens that group could serve, full blocks */
+    int32_t longest[PKV_MAX_GROUPS]; /* tokens that this group alone could serve, full units */
     pkv_stop_reason stop_reason[PKV_MAX_GROUPS];
 } pkv_match;
 #define PKV_MATCH_INIT                                                                             \
@@ -126,14 +129,18 @@ typedef struct pkv_need {
     int32_t evictions;  /* cached blocks that would lose their content; 0 unless PKV_OK */
     int32_t zeros;      /* entries of work->zero; 0 unless PKV_OK */
     pkv_status verdict; /* what pkv_seq_reserve would answer with large enough work arrays */
+    pkv_step step;      /* PKV_E_AGAIN: retiring all open steps up to this one suffices */
 } pkv_need;
 #define PKV_NEED_INIT                                                                              \
     {                                                                                              \
-        sizeof(pkv_need), 0, 0, 0, 0, PKV_OK                                                       \
+        sizeof(pkv_need), 0, 0, 0, 0, PKV_OK,                                                      \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
-/* Open an empty sequence in a namespace. PKV_E_LIMIT: max_seqs are open; PKV_E_STALE: namespace
- * closed. O(1). */
+/* Open an empty sequence in a namespace. PKV_E_AGAIN: no room but that of closed sequences with
+ * commits pending; PKV_E_LIMIT: max_seqs are open; PKV_E_STALE: namespace closed. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_open(pkv_blockmgr *mgr, pkv_ns ns, pkv_seq *out);
 
 /* Claim the longest cached prefix of prompt[0 .. max_tokens) and reserve room up to `reserve_upto`
@@ -142,19 +149,27 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_open(pkv_blockmgr *mgr, pkv_ns ns, pkv_
  * back first, tail first, and counts as room for this call. Engines pass max_tokens = n - 1,
  * because one token has to be computed to get logits. max_tokens is clipped to prompt->n.
  *
- * The claim is a multiple of block_tokens. With PARTIAL_HITS the rest is compared with the newest
- * 16 continuations; the best (most tokens, then newest) comes as a copy into a fresh block, if that
- * fits without evicting its source or the claim, else the hit is cut to full blocks. A cached
- * source moves to the most recent end of its eviction class. Afterwards committed = claimed;
- * settled = the full blocks; the copied part settles with the next commit.
+ * The claim is the longest length that every group can serve: a multiple of the unit; FULL groups
+ * have every block; SLIDING and CHUNKED ones the blocks that a query behind the claim sees (entries
+ * below are 0), and it ends one of their blocks unless nothing below is seen; STATE groups have a
+ * snapshot there, which comes as copies. With PARTIAL_HITS (all groups of equal block_tokens, no
+ * STATE, else no effect) the rest is compared with the newest 16 continuations that have a block in
+ * every group; the best (most tokens, then newest) comes as a copy into a fresh block per group, if
+ * that fits without evicting its sources or the claim, else the hit is cut to full blocks. Cached
+ * sources move to the most recent end of their eviction class (LIMBO while a step is open).
+ * Afterwards committed = claimed; settled = the full units; the copied part settles with the next
+ * commit. While a step is open the old surplus is not room for this call: truncate to 0 first.
  *
  *   PKV_E_INVALID_ARG  null, negative, malformed extras, missing ids; PKV_E_STALE
  *   PKV_E_STATE        committed > 0
  *   PKV_E_LIMIT        reserve_upto > max_seq_tokens, or `work` too small (checked last)
- *   PKV_E_NEVER        the row would exceed the pool
- *   PKV_E_NO_BLOCKS    new blocks > free + evictable, the claim not counted as evictable
- * n_copy <= 1, n_zero <= blocks taken. max_tokens is also bounded by max_seq_tokens silently.
- * O(max_tokens / block_tokens + blocks taken), exact token compare included. */
+ *   PKV_E_NEVER        the rows would exceed the pool
+ *   PKV_E_AGAIN        new blocks > free + evictable, the claim not counted as evictable, but there
+ *                      will be enough when blocks leave LIMBO
+ *   PKV_E_NO_BLOCKS    not even then
+ * n_copy <= n_groups, or the sum of state_blocks; n_zero <= blocks taken. max_tokens is also
+ * bounded by max_seq_tokens silently. O(max_tokens / block_tokens + blocks taken), exact token
+ * compare included. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
                                                const pkv_tokens *prompt, int32_t max_tokens,
                                                int32_t reserve_upto, pkv_block_work *work,
@@ -166,9 +181,11 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
  * Requests are served in order. Where the next token would land in a block that others refer to or
  * whose published content it would overwrite, a copy is planned and the row names the new block: of
  * four siblings on one unpublished tail the first three copy, and the last, then alone, keeps it.
- * If the call does not fit, every copy whose old block has, at its turn, no other reference and
- * whose content has no continuation is left out: the content moves to its oldest duplicate or is
- * withdrawn and the block is written in place; then the call is judged again.
+ * A STATE group's blocks are written by every reserve of n_tokens > 0, so they are copied while
+ * they are shared or a snapshot.
+ * If the call does not fit and no step is open, every copy whose old block has, at its turn, no
+ * other reference and whose content has no continuation is left out: the content moves to its
+ * oldest duplicate or is withdrawn and the block is written in place; the call is judged again.
  * Blocks come from the free list, most recently freed first, then from the head of the eviction
  * order. Copy sources are released after the whole call has taken its blocks.
  *
@@ -176,24 +193,29 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
  *   PKV_E_INVALID_ARG  null, a negative count, one sequence twice
  *   PKV_E_STALE        a closed sequence
  *   PKV_E_LIMIT        committed + n_tokens > max_seq_tokens
- *   PKV_E_NEVER        a row would exceed the pool
- *   PKV_E_NO_BLOCKS    not enough free and evictable blocks: preempt or wait, then retry
- *   PKV_E_LIMIT        `work` too small: copy_cap >= n_reqs and zero_cap >= blocks taken suffice
- *                      (zero_cap 0 does under PKV_ZERO_NEVER)
- * O(n_reqs + blocks taken). */
+ *   PKV_E_STATE        a suspended sequence
+ *   PKV_E_NEVER        the blocks of one sequence would exceed the pool (a smaller chunk may fit
+ *                      where windows slide)
+ *   PKV_E_AGAIN        enough blocks come free when open steps retire: pkv_blockmgr_need names
+ * which PKV_E_NO_BLOCKS    not enough free and evictable blocks: preempt or wait, then retry. Not
+ * final while steps are open: retry after the next retire before preempting PKV_E_LIMIT `work` too
+ * small: copy_cap >= n_reqs * (n_groups, STATE ones counted with their blocks) and zero_cap >=
+ * blocks taken suffice (zero_cap 0 does under PKV_ZERO_NEVER) O(n_reqs + blocks taken). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_reserve_req *reqs,
                                                  int32_t n_reqs, pkv_block_work *work);
 
-/* Say which tokens lie in the next tokens->n reserved slots. With PREFIX_CACHE every block that is
- * full becomes findable. `step` is PKV_STEP_NONE: the K/V are written or ordered before any later
- * read. n 0 changes nothing. Where the content already exists, the block becomes its duplicate (a
+/* Say which tokens lie in the next tokens->n reserved slots, which have stayed reserved since their
+ * launch. With PREFIX_CACHE every unit that is complete becomes findable when it settles: at once,
+ * or when the open `step` that writes it retires, and every earlier one that the sequence has
+ * commits in. PKV_STEP_NONE: the K/V are written or ordered before any later read. n 0 changes
+ * nothing. Where the content already exists, the block becomes its duplicate (a
  * spare): it stays with the sequence, and takes the content over when the first copy goes; an
  * existing copy that nobody refers to is freed in favour of this one.
  *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while
  *                      the sequence is indexed) a first extra that began in committed tokens of the
  *                      unfinished block and is not the last one given for them
- *   PKV_E_STALE        a closed sequence, or any other step
- *   PKV_E_STATE        more than reserved
+ *   PKV_E_STALE        a closed sequence, a step that is not open
+ *   PKV_E_STATE        more than reserved, or suspended
  * If nodes, extras or the probe bound run out, the block is not findable and neither is what
  * follows it in this sequence, until it is truncated to before that block (statistics count it).
  * The same happens where fork, truncate or match would have to copy extras and there is no room.
@@ -203,54 +225,74 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_commit(pkv_blockmgr *mgr, pkv_seq seq,
 
 /* Open `n` children that share every block with committed tokens. Parent and children end with
  * reserved = committed: the parent's surplus is returned, because the tail is shared now.
- * children[0..n) is written on success only.
- *   PKV_E_INVALID_ARG n < 1; PKV_E_STALE; PKV_E_LIMIT not enough sequences
+ * Children inherit pending commits. Fork after committing what was launched: tokens launched and
+ * not committed yet are lost to all. children[0..n) is written on success only.
+ *   PKV_E_INVALID_ARG n < 1; PKV_E_STALE; PKV_E_STATE suspended; PKV_E_AGAIN, PKV_E_LIMIT as open
  * O(n * row). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_fork(pkv_blockmgr *mgr, pkv_seq parent, pkv_seq *children,
                                               int32_t n);
 
-/* Each length becomes min(itself, n_tokens); blocks beyond are released, tail first. Published
- * content stays findable by others. Speculative rollback, beam and stop-string trimming.
- *   PKV_E_INVALID_ARG  negative, or n_tokens > reserved; PKV_E_STALE
+/* Each length becomes min(itself, n_tokens); blocks beyond are released, group by group, tail
+ * first. Published content stays findable by others. Speculative rollback, beam and stop-string
+ * trimming.
+ *   PKV_E_INVALID_ARG  negative, or n_tokens > reserved; PKV_E_STALE; PKV_E_STATE suspended
+ *   PKV_E_RANGE        below settled: a windowed group no longer has a block that a query at
+ *                      n_tokens sees, or the block that n_tokens lies inside (rollback_tokens keeps
+ *                      some). Below committed: there is a STATE group (only 0 is possible then)
  * O(blocks released), amortised: a release may move older cached blocks to the other class. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_truncate(pkv_blockmgr *mgr, pkv_seq seq, int32_t n_tokens);
 
-/* Close it. Blocks with settled content become cached when nobody else refers to them, tail first;
- * with PARTIAL_HITS the settled partial tail is published before. PKV_E_STALE. O(row),
- * amortised as truncate. */
+/* Close it. Blocks with settled content become cached when nobody else refers to them, group by
+ * group, tail first; with PARTIAL_HITS the partial tail is published before, or when it settles,
+ * unless its block carries longer content then. PKV_E_STALE; PKV_E_BUSY a swap of it is running.
+ * O(row), amortised as truncate. */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_close(pkv_blockmgr *mgr, pkv_seq seq);
 
 /* The block table of a sequence: *ids points at ceil(reserved / block_tokens) ids inside the
- * manager (entries behind them, up to the row's width, are 0). The pointer stays valid until the
- * sequence is closed; what it points at changes with match, reserve, truncate, fork and close of
- * this sequence. PKV_E_STALE; PKV_E_INVALID_ARG group != 0. O(1). */
+ * manager (entries behind them, up to the row's width, are 0, and so are those that a window has
+ * released); for a STATE group at its state_blocks ids, none before the first reserve. The pointer
+ * stays valid until the sequence is closed; what it points at changes with match, reserve,
+ * truncate, fork and close of this sequence, and where windows slide with commit, retire and abort.
+ * PKV_E_STALE; PKV_E_STATE suspended; PKV_E_INVALID_ARG no such group. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_row(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group,
                                              const int32_t **ids, int32_t *n_ids);
 
-/* All rows at once: *rows is [max_seqs][*row_width] ids, row i belongs to the sequence whose
- * pkv_seq_info_t.row_idx is i. Kernels on the CPU read it in place. The pointer is stable
- * for the life of the manager. PKV_E_INVALID_ARG null or group != 0. O(1). */
+/* All rows of a group at once: *rows is [max_seqs][*row_width] ids, row i belongs to the open
+ * sequence whose pkv_seq_info_t.row_idx is i; what is in other rows means nothing. Kernels on the
+ * CPU read it in place. The pointer is stable for the life of the manager. PKV_E_INVALID_ARG null
+ * or no such group. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_rows(const pkv_blockmgr *mgr, int32_t group,
                                                    const int32_t **rows, int32_t *row_width);
 
 /* Where tokens [first_token, first_token + n_tokens) are written: slots[i] = block id *
- * block_tokens + offset. PKV_E_INVALID_ARG beyond reserved; PKV_E_STALE. O(n_tokens). */
+ * block_tokens + offset, -1 where a window has released the block. PKV_E_INVALID_ARG beyond
+ * reserved, or a STATE group; PKV_E_STALE; PKV_E_STATE suspended. O(n_tokens). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group,
                                                int32_t first_token, int32_t n_tokens,
                                                int64_t *slots);
+
+typedef enum pkv_seq_state {
+    PKV_SEQ_RUNNING = 0,
+    PKV_SEQ_SUSPENDING = 1, /* blockmgr_holds.h */
+    PKV_SEQ_SUSPENDED = 2,
+    PKV_SEQ_RESUMING = 3
+} pkv_seq_state;
 
 typedef struct pkv_seq_info_t {
     uint32_t struct_size;
     int32_t settled, committed, reserved; /* tokens; settled <= committed <= reserved */
     int32_t row_idx;                      /* fixed while the sequence is open */
-    int32_t n_blocks;                     /* blocks in its row */
-    int32_t blocks_if_closed;             /* blocks that become free or cached by closing it */
-    int32_t n_indexed;                    /* leading blocks that are findable */
+    int32_t n_blocks;                     /* device blocks in its rows, all groups */
+    int32_t blocks_if_closed;             /* of them, those that nobody else refers to */
+    int32_t n_indexed;                    /* leading units that are findable */
+    int32_t n_pending;                    /* steps that it has commits pending in */
+    pkv_seq_state state;
+    uint32_t epoch;
     pkv_ns ns;
 } pkv_seq_info_t;
 #define PKV_SEQ_INFO_INIT                                                                          \
     {                                                                                              \
-        sizeof(pkv_seq_info_t), 0, 0, 0, 0, 0, 0, 0,                                               \
+        sizeof(pkv_seq_info_t), 0, 0, 0, 0, 0, 0, 0, 0, PKV_SEQ_RUNNING, 0,                        \
         {                                                                                          \
             0                                                                                      \
         }                                                                                          \
@@ -272,40 +314,6 @@ PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_probe(const pkv_blockmgr *mgr, pkv
 PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_need(const pkv_blockmgr *mgr,
                                                    const pkv_reserve_req *reqs, int32_t n_reqs,
                                                    pkv_need *out);
-
-typedef struct pkv_blockmgr_stats_t {
-    uint32_t struct_size;
-    int32_t block_tokens;
-    int32_t n_blocks;         /* null block included */
-    int32_t free_blocks;      /* free + active + cached = n_blocks - 1 */
-    int32_t active_blocks;    /* referenced by at least one row */
-    int32_t cached_blocks;    /* unreferenced, findable, evictable */
-    int32_t protected_blocks; /* of the cached: class of blocks hit at least once */
-    int32_t open_seqs, open_namespaces;
-    int32_t nodes, extras;             /* content nodes and extra entries in use */
-    uint64_t query_tokens, hit_tokens; /* of OK matches: asked for (clipped), claimed */
-    uint64_t taken_blocks;             /* blocks handed out */
-    uint64_t evicted_blocks;           /* cached content dropped to make room */
-    uint64_t copies;                   /* planned by reserve and match */
-    uint64_t withdrawn;                /* content withdrawn or moved to write in place */
-    uint64_t unindexed_units;          /* full blocks that could not be made findable */
-} pkv_blockmgr_stats_t;
-#define PKV_BLOCKMGR_STATS_INIT                                                                    \
-    {                                                                                              \
-        sizeof(pkv_blockmgr_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0            \
-    }
-/* O(1). out->struct_size is the caller's and is kept. */
-PKV_API void pkv_blockmgr_stats(const pkv_blockmgr *mgr, pkv_blockmgr_stats_t *out);
-
-/* Verify the invariants. Level 1: counts, O(1); 2: every block, O(blocks + rows); 3: content nodes,
- * index, tables and lists as well. PKV_E_CORRUPT: the log names the invariant (docs/blockmgr.md)
- * and the object. PKV_E_INVALID_ARG for another level. */
-PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_check(const pkv_blockmgr *mgr, int level);
-
-/* Digest of the logical state: handles, lengths, tables, content, orders. Equal digests mean equal
- * answers to every later call. Not of statistics. Same on every platform, compiler and
- * hash_secret; detects divergence of ranks; no protection against forgery. O(state). */
-PKV_API void pkv_blockmgr_digest(const pkv_blockmgr *mgr, uint8_t out[16]);
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,8 @@ typedef struct pkv_ns {
 #define PKV_MGR_PARTIAL_HITS 2u /* also match less than a block, as a copy; needs PREFIX_CACHE */
 #define PKV_MGR_PLAIN_LRU 4u    /* one eviction list instead of two classes */
 #define PKV_MGR_IN_ORDER                                                                           \
-    8u /* nothing reads KV outside the order of steps; no effect without steps */
+    8u /* nothing reads KV outside the order of steps: blocks are reused at once, and close drops  \
+          the commits that have not settled */
 
 /* When a taken block must be zeroed before its new owner sees it. */
 typedef enum pkv_zero_policy {
@@ -31,17 +32,50 @@ typedef enum pkv_zero_policy {
     PKV_ZERO_ALWAYS = 2
 } pkv_zero_policy;
 
+/* Layers that share one block table. All groups draw from one pool: tokens per block may differ,
+ * bytes per block are equal. Content is identified in units of the smallest block_tokens, of which
+ * every other is a multiple. A query at position p sees
+ *   FULL     everything before it
+ *   SLIDING  positions p - window_tokens + 1 .. p (a kernel's window_left is window_tokens - 1)
+ *   CHUNKED  its own chunk: p - p % window_tokens .. p
+ * and the first sink_tokens positions. Blocks wholly below what any query from settled -
+ * rollback_tokens on sees are released, their entries become 0. A model whose kernel has no mask
+ * for sinks sets sink_tokens 0.
+ *   STATE    recurrent state: state_blocks blocks per sequence, rewritten in place. Never shared
+ *            while written: a fork's state is copied by the next reserve. Found again only where
+ *            pkv_seq_snapshot was called. */
+typedef enum pkv_group_kind {
+    PKV_GROUP_FULL = 0,
+    PKV_GROUP_SLIDING = 1,
+    PKV_GROUP_CHUNKED = 2,
+    PKV_GROUP_STATE = 3
+} pkv_group_kind;
+#define PKV_MAX_GROUPS 8
+typedef struct pkv_group {
+    pkv_group_kind kind;
+    int32_t block_tokens;  /* 1 .. 2048; STATE: 0 */
+    int32_t window_tokens; /* SLIDING, CHUNKED: >= 1; else 0 */
+    int32_t sink_tokens;   /* SLIDING, CHUNKED: >= 0; else 0 */
+    int32_t state_blocks;  /* STATE: 1 .. 16; else 0 */
+} pkv_group;
+
 typedef struct pkv_blockmgr_config {
     uint32_t struct_size;
     int32_t n_blocks;       /* pool size, null block included; 2 .. 2^31-1 */
-    int32_t block_tokens;   /* 1 .. 1024; 0: 16 */
+    int32_t block_tokens;   /* of the one full group, 1 .. 1024; 0: 16. Ignored with `groups` */
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
     int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1025; sets the width of the rows */
-    int32_t max_nodes;  /* content nodes, at most 2^30; 0: one per block, which is never too few */
-    int32_t max_extras; /* entries (block x extra key) kept with content and with the unfinished
-                           blocks of open sequences; 0: n_blocks / 4 + 64 */
-    int32_t max_namespaces;      /* the default one included, at most 2^24; 0: 64 */
-    uint32_t flags;              /* PKV_MGR_* */
+    int32_t max_nodes;      /* content nodes, at most 2^30; 0: enough for every block and commit */
+    int32_t max_extras;     /* entries (block x extra key) kept with content and with the unfinished
+                               blocks of open sequences; 0: n_blocks / 4 + 64 */
+    int32_t max_namespaces; /* the default one included, at most 2^24; 0: 64 */
+    const pkv_group *groups; /* [n_groups], read during the call only; NULL with 0: one FULL */
+    int32_t n_groups;        /* 0 .. PKV_MAX_GROUPS; at least one that is not STATE */
+    int32_t rollback_tokens; /* kept behind every window so that truncate can go back */
+    int32_t max_steps;       /* open steps at a time, at most 64; 0: 4 */
+    int32_t max_holds;       /* holds at a time, at most 2^16; 0: 64 */
+    int32_t n_host_blocks;   /* blocks of the host tier for suspend, null block included, or 0 */
+    uint32_t flags;          /* PKV_MGR_* */
     pkv_zero_policy zero_policy; /* of the one domain */
     uint8_t hash_secret[16];     /* same on all ranks; fill it from a random source where prompts
                                     are untrusted, so that collisions cannot be crafted */
@@ -49,8 +83,8 @@ typedef struct pkv_blockmgr_config {
 } pkv_blockmgr_config;
 #define PKV_BLOCKMGR_CONFIG_INIT                                                                   \
     {                                                                                              \
-        sizeof(pkv_blockmgr_config), 0, 0, 0, 0, 0, 0, 0, PKV_MGR_PREFIX_CACHE, PKV_ZERO_NEVER,    \
-            { 0 },                                                                                 \
+        sizeof(pkv_blockmgr_config), 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0,                     \
+            PKV_MGR_PREFIX_CACHE, PKV_ZERO_NEVER, { 0 },                                           \
         {                                                                                          \
             NULL, NULL                                                                             \
         }                                                                                          \
@@ -87,12 +121,13 @@ typedef struct pkv_plan_result {
     int32_t n_blocks;      /* for pkv_blockmgr_config; null block included */
     int32_t usable_blocks; /* n_blocks - 1 */
     int64_t usable_tokens; /* usable_blocks * block_tokens */
-    int32_t max_full_seqs; /* sequences of max_seq_tokens that fit at the same time */
+    int32_t peak_blocks;   /* most blocks of one sequence of max_seq_tokens on its way there */
+    int32_t max_full_seqs; /* sequences at their peak that fit at the same time */
     size_t mgr_bytes;      /* arena of the manager for that pool; not taken from `bytes` */
 } pkv_plan_result;
 #define PKV_PLAN_RESULT_INIT                                                                       \
     {                                                                                              \
-        sizeof(pkv_plan_result), 0, 0, 0, 0, 0, 0                                                  \
+        sizeof(pkv_plan_result), 0, 0, 0, 0, 0, 0, 0                                               \
     }
 
 /* Plan one full-attention group: the largest pool whose KV bytes, null block included, fit `bytes`.
@@ -106,6 +141,19 @@ typedef struct pkv_plan_result {
  */
 PKV_API PKV_NODISCARD pkv_status pkv_plan(const pkv_kv_shape *shape, size_t bytes,
                                           const pkv_blockmgr_config *cfg, pkv_plan_result *out);
+
+/* The same for cfg->groups: shapes[g] is the shape of group g (its block_tokens those of the
+ * group), all with equal bytes per block; of a STATE group nothing is looked at, its state is cut
+ * into blocks by the caller. `chunk_tokens` is the most tokens that are reserved for one sequence
+ * in one step (prefill chunk): windows slide only when a step has settled, so longer chunks need
+ * more blocks at a time. Says yes exactly when an empty manager of n_blocks carries one sequence
+ * to cfg->max_seq_tokens in such chunks, each committed before the next is reserved.
+ *   also PKV_E_INVALID_ARG  chunk_tokens < 1, groups invalid, bytes per block differ
+ * O(n_groups * max_seq_tokens / chunk_tokens) at most. */
+PKV_API PKV_NODISCARD pkv_status pkv_plan_groups(const pkv_kv_shape *shapes, size_t bytes,
+                                                 int32_t chunk_tokens,
+                                                 const pkv_blockmgr_config *cfg,
+                                                 pkv_plan_result *out);
 
 /* ---------------------------------------------------------------- namespaces */
 
@@ -137,6 +185,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_par
 /* Close it once. The last close forgets its cached content: the blocks become free, children before
  * parents, newest child first. {0} is PKV_E_INVALID_ARG.
  *   PKV_E_STALE; PKV_E_STATE  last close while sequences are open in it
+ *   PKV_E_AGAIN  last close while commits of closed sequences are pending in it: retire their steps
  * O(blocks freed). */
 PKV_API PKV_NODISCARD pkv_status pkv_ns_close(pkv_blockmgr *mgr, pkv_ns ns);
 

@@ -7,6 +7,11 @@
 #include "pagedkv/base.h"
 #include "pagedkv/blockmgr.h"
 #include "pagedkv/blockmgr_config.h"
+#include "pagedkv/blockmgr_holds.h"
+#include "pagedkv/blockmgr_raw.h"
+#include "pagedkv/blockmgr_stats.h"
+#include "pagedkv/blockmgr_steps.h"
+#include "pagedkv/blockmgr_tables.h"
 #include "pagedkv/sim.h"
 #include "pagedkv/store.h"
 

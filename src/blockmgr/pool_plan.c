@@ -28,6 +28,7 @@ pkv_status pkv_plan(const pkv_kv_shape *shape, size_t bytes, const pkv_blockmgr_
                               .n_blocks = full.n_blocks,
                               .usable_blocks = usable,
                               .usable_tokens = (int64_t)usable * shape->block_tokens,
+                              .peak_blocks = longest,
                               .max_full_seqs = usable / longest,
                               .mgr_bytes = mgr_bytes };
     if (out->max_full_seqs == 0)

@@ -435,15 +435,14 @@ pkv_status or_info(oracle *o, pkv_seq h, pkv_seq_info_t *out)
 {
     const or_seq *s = or_seq_of(o, h);
     if (!s) return PKV_E_STALE;
-    *out = (pkv_seq_info_t){ out->struct_size,
-                             s->settled,
-                             s->committed,
-                             s->reserved,
-                             (int)(s - o->seq),
-                             s->n_row,
-                             0,
-                             s->n_indexed,
-                             { handle(o->ns[s->ns].gen, s->ns) } };
+    *out = (pkv_seq_info_t){ .struct_size = out->struct_size,
+                             .settled = s->settled,
+                             .committed = s->committed,
+                             .reserved = s->reserved,
+                             .row_idx = (int)(s - o->seq),
+                             .n_blocks = s->n_row,
+                             .n_indexed = s->n_indexed,
+                             .ns = { handle(o->ns[s->ns].gen, s->ns) } };
     for (int i = 0; i < s->n_row; i++) out->blocks_if_closed += or_refs(o, s->row[i]) == 1;
     return PKV_OK;
 }
