@@ -80,6 +80,8 @@ bool case_list_blocks(const struct bench_options *o, struct case_list *list,
                       struct bench_error *err);
 bool case_list_capacity(const struct bench_options *o, struct case_list *list,
                         struct bench_error *err);
+bool case_list_share(const struct bench_options *o, struct case_list *list,
+                     struct bench_error *err);
 
 /* Drop what the filter does not name. A named side keeps the baselines of its case. The whole id of
  * a row names that row only. */

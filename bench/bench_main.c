@@ -6,6 +6,6 @@
 int main(int argc, char **argv)
 {
     struct bench_options options;
-    bench_options_parse(argc, argv, getenv("PKV_ISA"), &options);
+    bench_options_parse(argc, argv, getenv("PKV_ISA"), getenv("PKV_SHARED"), &options);
     return bench_session_main(&options);
 }

@@ -25,7 +25,10 @@ enum {
     KEY_HEADS,
     KEY_HEAD_DIM,
     KEY_KV_DTYPE,
-    KEY_BLOCK_TOKENS
+    KEY_BLOCK_TOKENS,
+    KEY_TRACE,
+    KEY_TRACE_BLOCK,
+    KEY_POOL
 };
 
 /* Which commands an option means something to. */
@@ -34,9 +37,11 @@ enum {
     IN_KERNEL = 1 << CMD_KERNEL,
     IN_BLOCKMGR = 1 << CMD_BLOCKMGR,
     IN_CAPACITY = 1 << CMD_CAPACITY,
+    IN_SHARE = 1 << CMD_SHARE,
     IN_MACHINE = 1 << CMD_MACHINE,
     IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR,
-    IN_CASES = IN_TIMED | IN_CAPACITY,
+    IN_SEEDED = IN_TIMED | IN_CAPACITY,
+    IN_CASES = IN_SEEDED | IN_SHARE,
     IN_MEASURED = IN_TIMED | IN_MACHINE,
     IN_ALL = IN_CASES | IN_MACHINE
 };
@@ -50,7 +55,7 @@ static const struct known_option {
     { IN_CASES, { "list", KEY_LIST, NULL, 0, "print the ids of the cases and run nothing", 1 } },
     { IN_TIMED,
       { "repeats", 'r', "N", 0, "samples per side (default: quick 20, full 20, ci 5)", 2 } },
-    { IN_CASES,
+    { IN_SEEDED,
       { "seed", KEY_SEED, "N", 0, "seed of data, tables, order and bootstrap (default 1)", 2 } },
     { IN_MEASURED,
       { "max-memory", KEY_MAX_MEMORY, "SIZE", 0,
@@ -85,6 +90,19 @@ static const struct known_option {
     { IN_KERNEL,
       { "kv-dtype", KEY_KV_DTYPE, "TYPE", 0, "of --batch: f32, f16 (default) or bf16", 4 } },
     { IN_KERNEL, { "block-tokens", KEY_BLOCK_TOKENS, "N,..", 0, "of --batch (default 16,64)", 4 } },
+    { IN_SHARE,
+      { "trace", KEY_TRACE, "FILE", 0,
+        "requests as chains of content ids, one JSON object a line, as Mooncake publishes them "
+        "(default: traces/mooncake/synthetic_trace.jsonl in PKV_SHARED, which is ../shared)",
+        4 } },
+    { IN_SHARE,
+      { "trace-block", KEY_TRACE_BLOCK, "N", 0, "tokens that one id stands for (default 512)",
+        4 } },
+    { IN_SHARE,
+      { "pool", KEY_POOL, "N,..", 0,
+        "sizes of the pool in blocks of the trace; inf: nothing is ever evicted (default: from the "
+        "longest request to inf)",
+        4 } },
 };
 
 const char *bench_profile_name(enum bench_profile profile)
@@ -95,8 +113,15 @@ const char *bench_profile_name(enum bench_profile profile)
 
 const char *bench_command_name(enum bench_command command)
 {
-    static const char *const names[] = { "run", "kernel", "blockmgr", "capacity", "machine" };
+    static const char *const names[] = {
+        "run", "kernel", "blockmgr", "capacity", "share", "machine"
+    };
     return names[command];
+}
+
+bool bench_command_untimed(enum bench_command command)
+{
+    return command == CMD_CAPACITY || command == CMD_SHARE;
 }
 
 bool bench_parse_size(const char *text, size_t *out)
@@ -228,6 +253,44 @@ static void parse_blocks(struct argp_state *state, char *arg, struct bench_optio
         argp_failure(state, BENCH_USAGE, 0, "--block-tokens wants a list such as 16,64");
 }
 
+static void parse_pools(struct argp_state *state, char *arg, struct bench_options *o)
+{
+    char *rest = NULL;
+    o->n_pools = 0;
+    for (char *item = strtok_r(arg, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+        if (o->n_pools == BENCH_LEN(o->pools))
+            argp_failure(state, BENCH_USAGE, 0, "--pool takes at most %d sizes",
+                         BENCH_LEN(o->pools));
+        const bool endless = strcmp(item, "inf") == 0;
+        const int32_t size =
+            endless ? INT32_MAX : (int32_t)parse_int(state, "--pool", item, 1, INT32_MAX - 1);
+        for (int32_t i = 0; i < o->n_pools; i++)
+            if (o->pools[i] == size)
+                argp_failure(state, BENCH_USAGE, 0, "--pool names %s twice", item);
+        o->pools[o->n_pools++] = size;
+    }
+    if (o->n_pools == 0)
+        argp_failure(state, BENCH_USAGE, 0, "--pool wants a list such as 1000,10000,inf");
+}
+
+static error_t parse_share(int key, char *arg, struct argp_state *state, struct bench_options *o)
+{
+    switch (key) {
+    case KEY_TRACE:
+        o->trace = arg;
+        break;
+    case KEY_TRACE_BLOCK:
+        o->trace_block = (int32_t)parse_int(state, "--trace-block", arg, 1, 1 << 20);
+        break;
+    case KEY_POOL:
+        parse_pools(state, arg, o);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
 static void parse_heads(struct argp_state *state, const char *arg, struct bench_options *o)
 {
     int n = 0;
@@ -310,6 +373,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
                          key == 'r' ? "-r, " : "", known_options[i].argp.name, command);
     }
     if (key == ARGP_KEY_END) check_together(state, in);
+    if (key >= KEY_TRACE && key <= KEY_POOL) return parse_share(key, arg, state, in->options);
     return key >= KEY_BATCH && key <= KEY_BLOCK_TOKENS ? parse_kernel(key, arg, state, in->options)
                                                        : parse_common(key, arg, state, in->options);
 }
@@ -327,6 +391,10 @@ static const struct {
     { "blockmgr", "Operations of the block manager, beside malloc and a bare LIFO list." },
     { "capacity",
       "Concurrent sequences in a memory budget, paged against contiguous (simulated)." },
+    { "share",
+      "What of a trace's prompts the prefix cache finds, by eviction policy and pool size: "
+      "the requests are replayed one after another against the block manager.\v"
+      "Beside it stands what a cache without end would find." },
     { "machine", "Print what is known of this machine, and its measured memory bandwidth." },
 };
 
@@ -337,6 +405,7 @@ static const char main_help[] =
     "  kernel     attention through a block table against contiguous K and V\n"
     "  blockmgr   operations of the block manager, beside malloc and a bare LIFO list\n"
     "  capacity   concurrent sequences in a memory budget (simulated)\n"
+    "  share      what of a trace's prompts the prefix cache finds\n"
     "  machine    this machine and its measured memory bandwidth\n\n"
     "Start with: pkv-bench run --profile quick\n"
     "Each command takes --help.\n";
@@ -356,11 +425,11 @@ static enum bench_command find_command(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) return (enum bench_command)i;
     if (argc < 2)
         fprintf(stderr, "pkv-bench: a command is missing: run, kernel, blockmgr, "
-                        "capacity or machine; see pkv-bench --help\n");
+                        "capacity, share or machine; see pkv-bench --help\n");
     else
         fprintf(stderr,
-                "pkv-bench: unknown command '%s': use run, kernel, blockmgr, capacity or "
-                "machine\n",
+                "pkv-bench: unknown command '%s': use run, kernel, blockmgr, capacity, "
+                "share or machine\n",
                 argv[1]);
     exit(BENCH_USAGE);
 }
@@ -372,9 +441,13 @@ static void keep_text(int argc, char **argv, struct bench_options *o)
         used += (size_t)snprintf(o->text + used, sizeof(o->text) - used, " %s", argv[i]);
 }
 
-static void set_defaults(struct bench_options *o)
+static void set_defaults(const char *shared_env, struct bench_options *o)
 {
     memset(o, 0, sizeof(*o));
+    snprintf(o->shared_trace, sizeof(o->shared_trace), "%s/traces/mooncake/synthetic_trace.jsonl",
+             shared_env && *shared_env ? shared_env : "../shared");
+    o->trace = o->shared_trace;
+    o->trace_block = 512;
     o->seed = 1;
     o->huge_pages = true;
     o->isa = PKV_ISA_BEST;
@@ -390,20 +463,21 @@ static void set_defaults(struct bench_options *o)
 /* PKV_ISA, where the command uses a level and --isa did not say one. */
 static void take_isa(const char *text, struct bench_options *o)
 {
-    if (o->isa_from || !text || !*text || o->command == CMD_CAPACITY) return;
+    if (o->isa_from || !text || !*text || bench_command_untimed(o->command)) return;
     o->isa_from = "PKV_ISA";
     if (pkv_isa_from_name(text, &o->isa) == PKV_OK) return;
     fprintf(stderr, "pkv-bench: PKV_ISA wants scalar, avx2, avx512 or best, not '%s'\n", text);
     exit(BENCH_USAGE);
 }
 
-void bench_options_parse(int argc, char **argv, const char *isa_env, struct bench_options *out)
+void bench_options_parse(int argc, char **argv, const char *isa_env, const char *shared_env,
+                         struct bench_options *out)
 {
     /* Options of other commands are known but hidden, so that they are refused by name. */
     struct argp_option options[BENCH_LEN(known_options) + 1] = { { 0 } };
     struct parse_input in = { out, { false } };
     char name[32];
-    set_defaults(out);
+    set_defaults(shared_env, out);
     out->command = find_command(argc, argv);
     keep_text(argc, argv, out);
     for (int i = 0; i < BENCH_LEN(known_options); i++) {

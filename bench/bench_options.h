@@ -7,13 +7,14 @@
 
 #include "pagedkv/backend.h"
 
-enum bench_command { CMD_RUN, CMD_KERNEL, CMD_BLOCKMGR, CMD_CAPACITY, CMD_MACHINE };
+enum bench_command { CMD_RUN, CMD_KERNEL, CMD_BLOCKMGR, CMD_CAPACITY, CMD_SHARE, CMD_MACHINE };
 enum bench_profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_CI };
 
 /* Sides that tests of the suite plant; see docs/benchmarking.md. */
 enum bench_self_test { SELF_TEST_NONE, SELF_TEST_SLOW, SELF_TEST_WRONG };
 
 #define OPTIONS_MAX_BLOCKS 8
+#define OPTIONS_MAX_POOLS 64
 
 struct bench_options {
     enum bench_command command;
@@ -35,18 +36,27 @@ struct bench_options {
     pkv_dtype dtype;
     int32_t n_blocks;
     int32_t block_tokens[OPTIONS_MAX_BLOCKS];
-    char text[512]; /* the command line as typed */
+    /* A trace of prompts. */
+    const char *trace; /* --trace, else the one of the shared folder */
+    char shared_trace[512];
+    int32_t trace_block;                           /* tokens that one of its ids stands for */
+    int32_t n_pools, pools[OPTIONS_MAX_POOLS - 1]; /* in blocks of the trace; 0: from the trace */
+    char text[512];                                /* the command line as typed */
 };
 
-/* Parse; `isa_env` is the value of PKV_ISA or NULL, --isa goes before it, and `capacity` looks at
- * neither. An option without effect on the command is a mistake. Prints help and exits 0
- * where asked for; prints one line and exits 2 on a mistake. */
-void bench_options_parse(int argc, char **argv, const char *isa_env, struct bench_options *out);
+/* Parse. `isa_env` is the value of PKV_ISA or NULL; --isa goes before it, and `capacity` and
+ * `share` look at neither. `shared_env` is that of PKV_SHARED, the folder of real traces, or NULL.
+ * An option without effect on the command is a mistake. Prints help and exits 0 where asked for;
+ * prints one line and exits 2 on a mistake. */
+void bench_options_parse(int argc, char **argv, const char *isa_env, const char *shared_env,
+                         struct bench_options *out);
 
 /* "64M", "1.5G", "4096": bytes. False if it is not a size of at least one byte. */
 bool bench_parse_size(const char *text, size_t *out);
 
 const char *bench_profile_name(enum bench_profile profile);
 const char *bench_command_name(enum bench_command command);
+/* A command that counts and times nothing, so that neither level nor bandwidth matter. */
+bool bench_command_untimed(enum bench_command command);
 
 #endif

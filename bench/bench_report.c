@@ -9,7 +9,8 @@
 
 const char *bench_group_name(enum bench_group group)
 {
-    static const char *const names[GROUP_COUNT] = { "kernel", "pool", "blockmgr", "capacity" };
+    static const char *const names[GROUP_COUNT] = { "kernel", "pool", "blockmgr", "capacity",
+                                                    "share" };
     return names[group];
 }
 

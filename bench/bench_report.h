@@ -13,9 +13,11 @@ enum bench_group {
     GROUP_POOL,     /* table A: get and free of blocks */
     GROUP_BLOCKMGR, /* table B: operations of the block manager */
     GROUP_CAPACITY, /* concurrent sequences in a budget */
+    GROUP_SHARE,    /* what the prefix cache finds */
     GROUP_COUNT
 };
-const char *bench_group_name(enum bench_group group); /* "kernel", "pool", "blockmgr", "capacity" */
+/* "kernel", "pool", "blockmgr", "capacity", "share" */
+const char *bench_group_name(enum bench_group group);
 
 struct bench_param {
     char name[20], value[44];

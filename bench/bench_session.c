@@ -35,7 +35,7 @@ static bool resolve_memory(struct bench_run *run, struct bench_error *err)
     if (o->profile == PROFILE_QUICK && !o->has_batch && run->max_memory > QUICK_MEMORY)
         run->max_memory = QUICK_MEMORY;
     if (o->profile == PROFILE_CI && run->max_memory > CI_MEMORY) run->max_memory = CI_MEMORY;
-    return run->max_memory >= LEAST_MEMORY || o->command == CMD_CAPACITY ||
+    return run->max_memory >= LEAST_MEMORY || bench_command_untimed(o->command) ||
            bench_fail(err, BENCH_USAGE, "--max-memory must be at least 8M");
 }
 
@@ -116,7 +116,7 @@ static bool make_aa_case(const struct bench_options *o, struct case_list *list,
 static bool check_aa(struct bench_run *run, struct case_list *aa, struct bench_ratio *out,
                      struct bench_error *err)
 {
-    if (run->options->command == CMD_CAPACITY) return true;
+    if (bench_command_untimed(run->options->command)) return true;
     if (!bench_aa_run(&aa->cases[0], run, out, err))
         return err->code == BENCH_SKIP && bench_report_skip(&run->report, "A/A", err->text, err);
     run->report.has_aa = true;
@@ -196,7 +196,7 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     bool ok = make_cases(o, &list, err);
     if (ok) begin_report(run);
     ok = ok && resolve_memory(run, err);
-    if (o->command != CMD_CAPACITY)
+    if (!bench_command_untimed(o->command))
         ok = ok && make_backend(run, err) && measure_bandwidth(run, err);
     if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);

@@ -36,6 +36,8 @@ bool case_list_build(const struct bench_options *o, struct case_list *list, stru
     if ((all || o->command == CMD_KERNEL) && !case_list_attention(o, list, err)) return false;
     if ((all || o->command == CMD_BLOCKMGR) && !case_list_blocks(o, list, err)) return false;
     if ((all || o->command == CMD_CAPACITY) && !case_list_capacity(o, list, err)) return false;
+    const bool whole = all && o->profile == PROFILE_FULL;
+    if ((whole || o->command == CMD_SHARE) && !case_list_share(o, list, err)) return false;
     return true;
 }
 

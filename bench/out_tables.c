@@ -115,6 +115,8 @@ static void set_value(struct text_table *t, int32_t column, const struct bench_r
     if (!bench_row_get_value(r, name, &value)) return;
     if (strcmp(fmt, "int") == 0) text_table_set(t, column, "%.0f", value);
     else if (strcmp(fmt, "%") == 0) text_table_set(t, column, "%.1f %%", 100 * value);
+    else if (strcmp(fmt, "%2") == 0) text_table_set(t, column, "%.2f %%", 100 * value);
+    else if (strcmp(fmt, "+2") == 0) text_table_set(t, column, "%+.2f", value);
     else if (strcmp(fmt, "2") == 0) text_table_set(t, column, "%.2f", value);
     else text_table_set(t, column, "%.3f", value);
 }
@@ -228,6 +230,43 @@ static void capacity_table(const struct printer *p, int32_t first, int32_t end)
         if (p->report->rows[i]->note[0]) note(p, p->report->rows[i]->note);
 }
 
+/* ---------------------------------------------------------------- sharing */
+
+/* Rows [first, end) of one trace. */
+static void share_table(const struct printer *p, int32_t first, int32_t end)
+{
+    static const struct {
+        const char *name, *fmt;
+    } columns[] = { { "pool_tokens", "int" },    { "token_hits", "%2" },
+                    { "block_hits", "%2" },      { "request_mean", "%2" },
+                    { "of_bound", "%" },         { "evicted_blocks", "int" },
+                    { "points_above_lru", "+2" } };
+    char heads[256], text[256];
+    struct text_table t;
+    const struct bench_row *r = p->report->rows[first];
+    snprintf(text, sizeof(text),
+             "%s: prefix cache, %s requests one after another, %s blocks of %s tokens, %s distinct",
+             r->case_id, bench_row_get_param(r, "requests"), bench_row_get_param(r, "blocks"),
+             bench_row_get_param(r, "block_tokens"), bench_row_get_param(r, "distinct"));
+    title(p, text);
+    text_table_init(&t,
+                    "pool, blocks|<eviction|pool, tokens|tokens found|blocks found|mean of "
+                    "requests|of bound|evicted|points above LRU|<goal",
+                    heads, sizeof(heads));
+    for (int32_t i = first; i < end; i++) {
+        r = p->report->rows[i];
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", bench_row_get_param(r, "pool"));
+        text_table_set(&t, 1, "%s", r->label);
+        if (r->correct.checked && !r->correct.ok) text_table_set(&t, 9, "WRONG");
+        for (int c = 0; c < BENCH_LEN(columns); c++)
+            set_value(&t, c + 2, r, columns[c].name, columns[c].fmt);
+        set_goal(&t, 9, r);
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+}
+
 /* One table for each case of a group. */
 static void case_tables(const struct printer *p, enum bench_group group,
                         void (*print)(const struct printer *p, int32_t first, int32_t end))
@@ -319,6 +358,8 @@ static void goals(const struct printer *p)
         if (!r->goal.text[0] || r->goal.met) continue;
         if (strncmp(r->goal.text, "ratio", 5) == 0)
             snprintf(value, sizeof(value), "%.3f", r->goal.value);
+        else if (r->group == GROUP_SHARE)
+            snprintf(value, sizeof(value), "%.2f points", r->goal.value);
         else text_ns(r->goal.value, value, sizeof(value));
         snprintf(text, sizeof(text), "missed: %s: %s, goal %s", r->id, value, r->goal.text);
         note(p, text);
@@ -424,6 +465,7 @@ void out_tables(const struct bench_report *report, bool markdown, FILE *out)
     pool_table(&p);
     blockmgr_table(&p);
     case_tables(&p, GROUP_CAPACITY, capacity_table);
+    case_tables(&p, GROUP_SHARE, share_table);
     if (report->published) published(&p);
     losses(&p);
     goals(&p);

@@ -13,6 +13,7 @@ static struct case_list build(enum bench_command command, enum bench_profile pro
     memset(&o, 0, sizeof(o));
     o.command = command;
     o.profile = profile;
+    o.trace = "trace.jsonl";
     o.h_q = 32;
     o.h_kv = 8;
     o.dim = 128;

@@ -228,6 +228,73 @@ static void test_capacity(void **state)
     json_decref(root);
 }
 
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* One request of one block of 3 tokens for each digit. */
+static void write_trace(const char *name, const char *ids)
+{
+    char text[1024] = "";
+    for (; *ids; ids++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                 "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 9, \"hash_ids\": "
+                 "[%c]}\n",
+                 *ids);
+    write_file(name, text);
+}
+
+static double value_of(const json_t *row, const char *name)
+{
+    assert_non_null(row);
+    return json_number_value(json_object_get(json_object_get(row, "values"), name));
+}
+
+/* Eight requests of one block: 1 comes back after three strangers, and the default policy kept it.
+ * Three blocks are cached beside the one for output; tests/bench/test_share.c has it step by step.
+ */
+static void test_share(void **state)
+{
+    (void)state;
+    write_trace("my trace.jsonl", "23114561");
+    assert_int_equal(run("share --trace 'my trace.jsonl' --trace-block 3 --pool inf,4,100 "
+                         "--json s.json --csv s.csv"),
+                     0);
+    expect_in("out.txt",
+              "share/my_trace: prefix cache, 8 requests one after another, 8 blocks of 3");
+    expect_in("out.txt", "at most 0.5 points below LRU: met");
+    json_t *root = load("s.json");
+    check_schema(root);
+    check_csv("s.csv", 5);
+    const json_t *cases = json_object_get(root, "cases");
+    assert_int_equal(json_array_size(cases),
+                     5); /* 100 blocks are as good as inf: one pair of rows */
+    assert_near(value_of(find_case(root, "share/my_trace/bound"), "token_hits"), 0.25, 1e-9);
+    assert_near(value_of(find_case(root, "pool-4/lru"), "token_hits"), 0.125, 1e-9);
+    assert_near(value_of(find_case(root, "pool-4/lru"), "pool_tokens"), 12, 1e-9);
+    const json_t *kept = find_case(root, "pool-4/default");
+    assert_near(value_of(kept, "block_hits"), 0.25, 1e-9);
+    assert_near(value_of(kept, "request_mean"), 0.25, 1e-9);
+    assert_near(value_of(kept, "evicted_blocks"), 3, 1e-9);
+    assert_near(value_of(kept, "points_above_lru"), 12.5, 1e-9);
+    assert_near(value_of(find_case(root, "pool-inf/default"), "of_bound"), 1, 1e-9);
+    assert_true(json_is_true(json_object_get(json_object_get(kept, "correct"), "ok")));
+    assert_true(json_is_true(json_object_get(json_object_get(kept, "goal"), "met")));
+    json_decref(root);
+    /* 4 comes back instead, which LRU kept: a goal that is missed is said, and gates nothing. */
+    write_trace("lost.jsonl", "23114564");
+    assert_int_equal(run("share --trace lost.jsonl --trace-block 3 --pool 4 -o md"), 0);
+    expect_in("out.txt",
+              "missed: share/lost/pool-4/default: 12.50 points, goal at most 0.5 points below LRU");
+    write_file("torn.jsonl", "{\"timestamp\": 0, \"input_length\": 1, \"output_length\"");
+}
+
 static void test_blockmgr(void **state)
 {
     (void)state;
@@ -294,6 +361,19 @@ static void test_refusals(void **state)
         { "capacity --isa scalar", "--isa has no effect on 'capacity'" },
         { "capacity --no-huge-pages", "--no-huge-pages has no effect on 'capacity'" },
         { "capacity --fail-noisy", "--fail-noisy has no effect on 'capacity'" },
+        { "capacity --pool 100", "--pool has no effect on 'capacity'" },
+        { "share --seed 2", "--seed has no effect on 'share'" },
+        { "share --isa scalar", "--isa has no effect on 'share'" },
+        { "share --pool 100,x", "--pool wants an integer from 1 to 2147483646, not 'x'" },
+        { "share --pool 100,inf,100", "--pool names 100 twice" },
+        { "share --pool ''", "--pool wants a list such as 1000,10000,inf" },
+        { "share --trace-block 0", "--trace-block wants an integer from 1" },
+        { "share --trace nowhere.jsonl",
+          "cannot read the trace nowhere.jsonl: No such file or directory; --trace FILE names" },
+        { "share --trace torn.jsonl --json x.json", "torn.jsonl: line 1: not JSON at byte" },
+        { "share --trace lost.jsonl --trace-block 3 --pool 7,1 --csv x.csv",
+          "--pool 1 is too small for this trace: its longest prompt and the output need 2 blocks" },
+        { "share --trace lost.jsonl --trace-block 1 --json x.json", "--trace-block says how many" },
         { "blockmgr --heads 8/8", "--heads has no effect on 'blockmgr'" },
         { "blockmgr --self-test slow", "--self-test has no effect on 'blockmgr'" },
         { "capacity --list --json x.json", "--list runs nothing that --json could write" },
@@ -347,7 +427,8 @@ static void test_refusals(void **state)
 
 static void test_help_and_list(void **state)
 {
-    static const char *const commands[] = { "run", "kernel", "blockmgr", "capacity", "machine" };
+    static const char *const commands[] = { "run",      "kernel", "blockmgr",
+                                            "capacity", "share",  "machine" };
     (void)state;
     assert_int_equal(run("--help"), 0);
     expect_in("out.txt", "Usage: pkv-bench COMMAND");
@@ -359,7 +440,9 @@ static void test_help_and_list(void **state)
         char *help = read_file("out.txt");
         assert_int_equal(strstr(help, "--batch") != NULL, strcmp(commands[i], "kernel") == 0);
         assert_int_equal(strstr(help, "--filter") != NULL, strcmp(commands[i], "machine") != 0);
-        assert_int_equal(strstr(help, "--isa") != NULL, strcmp(commands[i], "capacity") != 0);
+        assert_int_equal(strstr(help, "--isa") != NULL,
+                         strcmp(commands[i], "capacity") != 0 && strcmp(commands[i], "share") != 0);
+        assert_int_equal(strstr(help, "--trace") != NULL, strcmp(commands[i], "share") == 0);
         assert_null(strstr(help, "--self-test"));
         free(help);
     }
@@ -367,6 +450,7 @@ static void test_help_and_list(void **state)
     expect_in("out.txt", "kernel/32q1s2k/32x8/d128/f16/paged-random/b16\n");
     expect_in("out.txt", "blockmgr/decode-step/256/pagedkv\n");
     expect_in("out.txt", "capacity/sharegpt-like\n");
+    expect_in("out.txt", "share/synthetic_trace\n");
     /* The whole id of a row names it alone; the baselines of its case stay. */
     assert_int_equal(run("run --list --filter kernel/8q1s2k/32x8/d128/f16/paged-random/b1"), 0);
     char *ids = read_file("out.txt");
@@ -451,12 +535,12 @@ static void test_ci_profile(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_outputs),    cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_capacity),          cmocka_unit_test(test_blockmgr),
-        cmocka_unit_test(test_wrong_side),        cmocka_unit_test(test_slow_side),
-        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_help_and_list),
-        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_level),
-        cmocka_unit_test(test_missing_level),
+        cmocka_unit_test(test_kernel_outputs), cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_capacity),       cmocka_unit_test(test_share),
+        cmocka_unit_test(test_blockmgr),       cmocka_unit_test(test_wrong_side),
+        cmocka_unit_test(test_slow_side),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_help_and_list),  cmocka_unit_test(test_too_little_memory),
+        cmocka_unit_test(test_level),          cmocka_unit_test(test_missing_level),
     };
     const struct CMUnitTest long_tests[] = { cmocka_unit_test(test_ci_profile) };
     if (argc > 1 && strcmp(argv[1], "long") == 0)
