@@ -1,0 +1,153 @@
+/* Edges that random operations miss: content that differs in one place only, capacities of one,
+ * nulls. */
+#include "mgr_fixture.h"
+
+/* ---------------------------------------------------------------- the hash spreads */
+
+/* Units with one hash crowd each other out of the index (at most 64 find room), so a hundred that
+ * differ in one part, and are all findable, prove that this part is hashed. */
+enum { CROWD = 100, UNIT = 131 };
+
+struct unit {
+    int32_t first; /* token of the unit before */
+    int32_t ids[UNIT];
+    int32_t n_ids;
+    pkv_extra extra;
+};
+
+static struct unit plain(void)
+{
+    struct unit u = { .n_ids = UNIT, .extra = { .first = UNIT, .n = 1 } };
+    return u;
+}
+
+/* A unit of one token repeated, then `u`; committed and closed, or only looked for: the number of
+ * tokens that are found. */
+static int32_t visit(fx *f, const struct unit *u, bool commit)
+{
+    int32_t ids[2 * UNIT];
+    pkv_tokens t = { ids, UNIT + u->n_ids, &u->extra, 1 };
+    for (int i = 0; i < UNIT; i++) ids[i] = u->first;
+    memcpy(ids + UNIT, u->ids, (size_t)u->n_ids * sizeof *ids);
+    if (commit) {
+        pkv_seq s = fx_open(f);
+        fx_reserve(f, s, t.n);
+        assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
+        fx_close(f, s);
+    }
+    f->match = (pkv_match)PKV_MATCH_INIT;
+    assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &f->match));
+    return f->match.longest[0] + f->match.copied;
+}
+
+/* Fill a crowd; part `part` of unit i is the one that differs. */
+static void vary(struct unit *u, int part, int i)
+{
+    if (part < 5) u->ids[(int[]){ 0, 1, 2, UNIT - 2, UNIT - 1 }[part]] = i;
+    else if (part < 9) u->extra.digest[8 * (part - 5) + 3] = (uint8_t)i;
+    else if (part == 9) u->extra.first += i;
+    else if (part == 10) u->extra.n += i;
+    else u->first = i;
+}
+
+static void everything_is_hashed(void **state)
+{
+    (void)state;
+    for (int part = 0; part < 12; part++) {
+        fx *f = fx_new(3 * CROWD, UNIT, PKV_MGR_PREFIX_CACHE);
+        for (int i = 0; i < CROWD; i++) {
+            struct unit u = plain();
+            vary(&u, part, i);
+            assert_int_equal(visit(f, &u, true), 2 * UNIT);
+        }
+        for (int i = 0; i < CROWD; i++) {
+            struct unit u = plain();
+            vary(&u, part, i);
+            assert_int_equal(visit(f, &u, false), 2 * UNIT);
+        }
+        assert_int_equal(fx_stats(f).unindexed_units, 0);
+        fx_end(f);
+    }
+}
+
+/* The same for a unit that is not full: its length is hashed. */
+static void lengths_are_hashed(void **state)
+{
+    (void)state;
+    fx *f = fx_new(3 * CROWD, UNIT, PKV_MGR_PREFIX_CACHE | PKV_MGR_PARTIAL_HITS);
+    for (int n = 1; n <= CROWD; n++) {
+        struct unit u = plain();
+        u.n_ids = n;
+        u.extra.first = 0, u.extra.n = UNIT; /* of the unit before */
+        (void)visit(f, &u, true);
+    }
+    assert_int_equal(fx_stats(f).nodes, 1 + CROWD);
+    fx_end(f);
+}
+
+/* ---------------------------------------------------------------- work arrays */
+
+static void work_arrays(void **state)
+{
+    (void)state;
+    fx *f = fx_new(20, 4, PKV_MGR_PREFIX_CACHE);
+    pkv_seq s = fx_open(f);
+    pkv_reserve_req q = { s, 1 };
+    pkv_block_work w = PKV_BLOCK_WORK_INIT;
+    w.copy_cap = 1;
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, &q, 1, &w));
+    w.copy_cap = -1, w.copy = f->copy;
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, &q, 1, &w));
+    w.copy_cap = 0, w.zero_cap = 1;
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, &q, 1, &w));
+    w.zero_cap = -1, w.zero = f->zero;
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, &q, 1, &w));
+    w.zero_cap = 0;
+    assert_ok(pkv_seq_reserve(f->m, &q, 1, &w)); /* arrays without room are fine */
+    fx_end(f);
+}
+
+/* ---------------------------------------------------------------- questions leave no trace */
+
+/* The checker, the digest and the statistics use scratch; every byte is as before. */
+static void questions_change_no_byte(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
+    cfg.n_blocks = 20, cfg.block_tokens = 4, cfg.max_seqs = 4, cfg.max_seq_tokens = 40;
+    const size_t bytes = pkv_blockmgr_bytes(&cfg);
+    uint8_t *arena = aligned_alloc(64, (bytes + 63) / 64 * 64), *before = malloc(bytes);
+    assert_non_null(arena);
+    assert_non_null(before);
+    memset(arena, 0, bytes);
+    fx *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->work = (pkv_block_work){ sizeof f->work, f->zero, FX_CAP, 0, f->copy, FX_CAP, 0 };
+    assert_ok(pkv_blockmgr_init(arena, bytes, &cfg, &f->m));
+    (void)fx_fork(f, fx_with(f, "abcdefghi"));
+    (void)fx_with(f, "abcd");
+    fx_close(f, fx_with(f, "ABCDEFGHI"));
+    memcpy(before, arena, bytes);
+    for (int level = 1; level <= 3; level++) {
+        assert_ok(pkv_blockmgr_check(f->m, level));
+        assert_memory_equal(before, arena, bytes);
+    }
+    uint8_t digest[16];
+    pkv_blockmgr_digest(f->m, digest);
+    (void)fx_stats(f);
+    assert_memory_equal(before, arena, bytes);
+    free(f);
+    free(before);
+    free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_is_hashed),
+        cmocka_unit_test(lengths_are_hashed),
+        cmocka_unit_test(work_arrays),
+        cmocka_unit_test(questions_change_no_byte),
+    };
+    return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
+}
