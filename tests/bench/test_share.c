@@ -223,12 +223,9 @@ static void test_mooncake_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound_by_hand),
-        cmocka_unit_test(test_smallest_pool_by_hand),
-        cmocka_unit_test(test_strangers_by_hand),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_endless_line),
-        cmocka_unit_test(test_mooncake_bound),
+        cmocka_unit_test(test_bound_by_hand),     cmocka_unit_test(test_smallest_pool_by_hand),
+        cmocka_unit_test(test_strangers_by_hand), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_endless_line),      cmocka_unit_test(test_mooncake_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
