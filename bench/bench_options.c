@@ -40,8 +40,7 @@ enum {
     IN_SHARE = 1 << CMD_SHARE,
     IN_MACHINE = 1 << CMD_MACHINE,
     IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR,
-    IN_SEEDED = IN_TIMED | IN_CAPACITY,
-    IN_CASES = IN_SEEDED | IN_SHARE,
+    IN_CASES = IN_TIMED | IN_CAPACITY | IN_SHARE,
     IN_MEASURED = IN_TIMED | IN_MACHINE,
     IN_ALL = IN_CASES | IN_MACHINE
 };
@@ -55,7 +54,7 @@ static const struct known_option {
     { IN_CASES, { "list", KEY_LIST, NULL, 0, "print the ids of the cases and run nothing", 1 } },
     { IN_TIMED,
       { "repeats", 'r', "N", 0, "samples per side (default: quick 20, full 20, ci 5)", 2 } },
-    { IN_SEEDED,
+    { IN_CASES,
       { "seed", KEY_SEED, "N", 0, "seed of data, tables, order and bootstrap (default 1)", 2 } },
     { IN_MEASURED,
       { "max-memory", KEY_MAX_MEMORY, "SIZE", 0,
@@ -275,6 +274,7 @@ static void parse_pools(struct argp_state *state, char *arg, struct bench_option
 
 static error_t parse_share(int key, char *arg, struct argp_state *state, struct bench_options *o)
 {
+    o->has_trace = true;
     switch (key) {
     case KEY_TRACE:
         o->trace = arg;
@@ -335,6 +335,13 @@ static error_t parse_kernel(int key, char *arg, struct argp_state *state, struct
     return 0;
 }
 
+static bool seen_key(const struct parse_input *in, int key)
+{
+    for (int i = 0; i < BENCH_LEN(known_options); i++)
+        if (known_options[i].argp.key == key) return in->seen[i];
+    return false;
+}
+
 /* Which option of --batch is used without it; NULL: none. */
 static const char *batch_option(const struct parse_input *in)
 {
@@ -352,6 +359,8 @@ static void check_together(struct argp_state *state, const struct parse_input *i
     const char *lonely = o->has_batch ? NULL : batch_option(in);
     if (lonely)
         argp_failure(state, BENCH_USAGE, 0, "--%s describes a --batch, and there is none", lonely);
+    if (o->has_trace && seen_key(in, KEY_SEED))
+        argp_failure(state, BENCH_USAGE, 0, "--seed has no effect on a trace");
     if (o->list && (o->json || o->csv))
         argp_failure(state, BENCH_USAGE, 0, "--list runs nothing that --%s could write",
                      o->json ? "json" : "csv");
@@ -392,9 +401,9 @@ static const struct {
     { "capacity",
       "Concurrent sequences in a memory budget, paged against contiguous (simulated)." },
     { "share",
-      "What of a trace's prompts the prefix cache finds, by eviction policy and pool size: "
-      "the requests are replayed one after another against the block manager.\v"
-      "Beside it stands what a cache without end would find." },
+      "What sharing blocks saves: samples of one prompt, and what of a trace's prompts the prefix "
+      "cache finds, by eviction policy and pool size.\v"
+      "With --trace, --trace-block or --pool: the trace alone, which draws nothing from --seed." },
     { "machine", "Print what is known of this machine, and its measured memory bandwidth." },
 };
 
@@ -405,7 +414,7 @@ static const char main_help[] =
     "  kernel     attention through a block table against contiguous K and V\n"
     "  blockmgr   operations of the block manager, beside malloc and a bare LIFO list\n"
     "  capacity   concurrent sequences in a memory budget (simulated)\n"
-    "  share      what of a trace's prompts the prefix cache finds\n"
+    "  share      what sharing blocks saves: samples of a prompt, prompts of a trace\n"
     "  machine    this machine and its measured memory bandwidth\n\n"
     "Start with: pkv-bench run --profile quick\n"
     "Each command takes --help.\n";

@@ -37,6 +37,7 @@ struct bench_options {
     int32_t n_blocks;
     int32_t block_tokens[OPTIONS_MAX_BLOCKS];
     /* A trace of prompts. */
+    bool has_trace;    /* it, or an option of it, was given */
     const char *trace; /* --trace, else the one of the shared folder */
     char shared_trace[512];
     int32_t trace_block;                           /* tokens that one of its ids stands for */

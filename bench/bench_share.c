@@ -1,4 +1,4 @@
-/* Sharing between requests: what of a trace's prompts the prefix cache finds, by eviction policy
+/* Sharing over time: what of a trace's prompts the prefix cache finds, by eviction policy
  * and pool size, beside what a cache without end would find. */
 #include "bench_case.h"
 #include "share_replay.h"
@@ -15,7 +15,7 @@
 
 struct share_case {
     const char *path;
-    bool needed; /* the command is about it; else a missing file is a row of its own */
+    bool needed; /* asked for; else a missing file is a row of its own */
 };
 
 /* Everything one run of the case needs. */
@@ -169,7 +169,7 @@ static bool take_pools(struct share_run *s)
 
 /* ---------------------------------------------------------------- the case */
 
-/* No file: for `share` a mistake, in a whole profile a case that is skipped. */
+/* No file: where it was asked for a mistake, else a case that is skipped. */
 static bool no_trace(const struct share_case *sc, const struct bench_case *c, struct bench_run *run,
                      int reason, struct bench_error *err)
 {
@@ -226,7 +226,7 @@ bool case_list_share(const struct bench_options *o, struct case_list *list, stru
         return false;
     }
     sc->path = o->trace;
-    sc->needed = o->command == CMD_SHARE;
+    sc->needed = o->has_trace;
     c->ctx = sc;
     c->group = GROUP_SHARE;
     c->run_untimed = run_share;

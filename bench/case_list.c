@@ -36,8 +36,11 @@ bool case_list_build(const struct bench_options *o, struct case_list *list, stru
     if ((all || o->command == CMD_KERNEL) && !case_list_attention(o, list, err)) return false;
     if ((all || o->command == CMD_BLOCKMGR) && !case_list_blocks(o, list, err)) return false;
     if ((all || o->command == CMD_CAPACITY) && !case_list_capacity(o, list, err)) return false;
-    const bool whole = all && o->profile == PROFILE_FULL;
-    if ((whole || o->command == CMD_SHARE) && !case_list_share(o, list, err)) return false;
+    /* With --trace and its options, `share` is about that trace alone. */
+    const bool sampling = all || (o->command == CMD_SHARE && !o->has_trace);
+    const bool trace = o->command == CMD_SHARE || (all && o->profile == PROFILE_FULL);
+    if (sampling && !case_list_sampling(list, err)) return false;
+    if (trace && !case_list_share(o, list, err)) return false;
     return true;
 }
 

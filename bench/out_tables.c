@@ -232,8 +232,38 @@ static void capacity_table(const struct printer *p, int32_t first, int32_t end)
 
 /* ---------------------------------------------------------------- sharing */
 
+/* Rows [first, end) of one generator. */
+static void sampling_table(const struct printer *p, int32_t first, int32_t end)
+{
+    char heads[256], text[256];
+    struct text_table t;
+    const struct bench_row *r = p->report->rows[first];
+    snprintf(text, sizeof(text),
+             "%s: parallel sampling, blocks that sharing the prompt saves, %s requests", r->case_id,
+             bench_row_get_param(r, "requests"));
+    title(p, text);
+    text_table_init(&t,
+                    "samples|block tokens|saved|blocks in use|if nothing was shared|copies a "
+                    "request|<published, other lengths",
+                    heads, sizeof(heads));
+    for (int32_t i = first; i < end; i++) {
+        r = p->report->rows[i];
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", bench_row_get_param(r, "samples"));
+        text_table_set(&t, 1, "%s", bench_row_get_param(r, "block_tokens"));
+        if (r->correct.ok) set_value(&t, 2, r, "saved", "%2");
+        else text_table_set(&t, 2, "WRONG");
+        set_value(&t, 3, r, "mean_blocks", "2");
+        set_value(&t, 4, r, "mean_blocks_unshared", "2");
+        set_value(&t, 5, r, "copies_per_request", "2");
+        text_table_set(&t, 6, "%s", r->published);
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+}
+
 /* Rows [first, end) of one trace. */
-static void share_table(const struct printer *p, int32_t first, int32_t end)
+static void trace_table(const struct printer *p, int32_t first, int32_t end)
 {
     static const struct {
         const char *name, *fmt;
@@ -265,6 +295,13 @@ static void share_table(const struct printer *p, int32_t first, int32_t end)
     }
     text_table_print(&t, p->markdown, p->out);
     text_table_free(&t);
+}
+
+static void share_table(const struct printer *p, int32_t first, int32_t end)
+{
+    const bool samples = *bench_row_get_param(p->report->rows[first], "samples") != '\0';
+    if (samples) sampling_table(p, first, end);
+    else trace_table(p, first, end);
 }
 
 /* One table for each case of a group. */

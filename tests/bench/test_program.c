@@ -5,6 +5,7 @@
 #include "json_schema.h"
 
 #include "pagedkv/backend.h"
+#include "pagedkv/sim.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -295,6 +296,41 @@ static void test_share(void **state)
     write_file("torn.jsonl", "{\"timestamp\": 0, \"input_length\": 1, \"output_length\"");
 }
 
+/* The closed form once more: of n samples of o tokens after a prompt of i, all but one save the
+ * prompt's full blocks, in every step. */
+static void test_sampling(void **state)
+{
+    static const char *const names[] = { "sharegpt-like", "alpaca-like" };
+    pkv_sim_request reqs[50];
+    char id[64];
+    (void)state;
+    assert_int_equal(run("share --profile ci --seed 5 --filter sampling --json p.json"), 0);
+    expect_in("out.txt", "share/sampling/sharegpt-like: parallel sampling");
+    json_t *root = load("p.json");
+    check_schema(root);
+    assert_int_equal(json_array_size(json_object_get(root, "cases")), 6);
+    for (int g = 0; g < 2; g++) {
+        pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
+        gen.lengths = g == 0 ? PKV_SIM_SHAREGPT_LIKE : PKV_SIM_ALPACA_LIKE;
+        gen.seed = 5;
+        assert_int_equal(pkv_sim_generate(&gen, reqs, 50), PKV_OK);
+        for (int n = 2; n <= 6; n += 2) {
+            double saved = 0, all = 0;
+            for (int r = 0; r < 50; r++)
+                for (int k = 1; k <= reqs[r].output_tokens; k++) {
+                    const int length = reqs[r].prompt_tokens + k;
+                    saved += (n - 1) * (reqs[r].prompt_tokens / 16);
+                    all += n * (length / 16 + (length % 16 > 0));
+                }
+            snprintf(id, sizeof(id), "share/sampling/%s/n%d/b16", names[g], n);
+            const json_t *row = find_case(root, id);
+            assert_near(value_of(row, "saved"), saved / all, 1e-9);
+            assert_true(json_is_true(json_object_get(json_object_get(row, "correct"), "ok")));
+        }
+    }
+    json_decref(root);
+}
+
 static void test_blockmgr(void **state)
 {
     (void)state;
@@ -362,7 +398,7 @@ static void test_refusals(void **state)
         { "capacity --no-huge-pages", "--no-huge-pages has no effect on 'capacity'" },
         { "capacity --fail-noisy", "--fail-noisy has no effect on 'capacity'" },
         { "capacity --pool 100", "--pool has no effect on 'capacity'" },
-        { "share --seed 2", "--seed has no effect on 'share'" },
+        { "share --pool 2000 --seed 2", "--seed has no effect on a trace" },
         { "share --isa scalar", "--isa has no effect on 'share'" },
         { "share --pool 100,x", "--pool wants an integer from 1 to 2147483646, not 'x'" },
         { "share --pool 100,inf,100", "--pool names 100 twice" },
@@ -535,12 +571,13 @@ static void test_ci_profile(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_outputs), cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_capacity),       cmocka_unit_test(test_share),
-        cmocka_unit_test(test_blockmgr),       cmocka_unit_test(test_wrong_side),
-        cmocka_unit_test(test_slow_side),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_help_and_list),  cmocka_unit_test(test_too_little_memory),
-        cmocka_unit_test(test_level),          cmocka_unit_test(test_missing_level),
+        cmocka_unit_test(test_kernel_outputs),    cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_capacity),          cmocka_unit_test(test_share),
+        cmocka_unit_test(test_sampling),          cmocka_unit_test(test_blockmgr),
+        cmocka_unit_test(test_wrong_side),        cmocka_unit_test(test_slow_side),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_help_and_list),
+        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_level),
+        cmocka_unit_test(test_missing_level),
     };
     const struct CMUnitTest long_tests[] = { cmocka_unit_test(test_ci_profile) };
     if (argc > 1 && strcmp(argv[1], "long") == 0)
