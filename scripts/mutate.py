@@ -21,6 +21,7 @@ import math
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ import check_common as common
 import mutants
 
 SURVIVORS = "tests/blockmgr/mutation_survivors.txt"
-TESTS = "tests/blockmgr"
+CORE, TESTS = "src/blockmgr", "tests/blockmgr"
 WANTED_PERCENT = 95
 ALSO = ("src/common",)  # what the library under test needs beside src/blockmgr
 
@@ -91,10 +92,17 @@ class Bench:
     """The scratch folder: objects of the original in each flavour, test programs, mutants."""
 
     def __init__(self, root, scratch, cc, sources, libraries=()):
-        self.root, self.scratch, self.cc = root, pathlib.Path(scratch), cc
-        self.sources = {p.name: p.read_text(encoding="utf-8") for p in sources}
-        self.core = pathlib.Path(sources[0]).parent
-        self.others = sorted(p for folder in ALSO for p in (root / folder).glob("*.c"))
+        """Works on a copy of what it needs of the tree: that may change in the meantime."""
+        self.scratch, self.cc = pathlib.Path(scratch), cc
+        self.root = self.scratch / "tree"
+        for folder in ("include", CORE, TESTS, *ALSO):
+            if (root / folder).is_dir():
+                shutil.copytree(root / folder, self.root / folder)
+        self.data = os.environ.get("PKV_SHARED", str(root.parent / "shared"))
+        self.sources = {p.name: (self.root / CORE / p.name).read_text(encoding="utf-8")
+                        for p in sources}
+        self.core = self.root / CORE
+        self.others = sorted(p for folder in ALSO for p in (self.root / folder).glob("*.c"))
         self.libraries = libraries
         self.objects, self.limits = {}, {}
 
@@ -201,8 +209,7 @@ class Bench:
     def execute(self, command, flavour, library, cpu_s):
         """None when it passed, else how it ended."""
         env = dict(os.environ, LD_LIBRARY_PATH=str(library), CMOCKA_MESSAGE_OUTPUT="STDOUT",
-                   PKV_SHARED=os.environ.get("PKV_SHARED", str(self.root.parent / "shared")),
-                   ASAN_OPTIONS="detect_stack_use_after_return=1")
+                   PKV_SHARED=self.data, ASAN_OPTIONS="detect_stack_use_after_return=1")
         limit = f"ulimit -c 0; ulimit -t {cpu_s}; "
         if flavour != "asan":
             limit += f"ulimit -v {4 << 20}; "
@@ -320,7 +327,7 @@ def campaign(bench, order, chosen, explained, pool, progress):
             outcome = Outcome(mutant, "equivalent", "-O3 gives the same object file", "")
         else:
             outcome = Outcome(mutant, "survived", "", "")
-        subprocess.run(["rm", "-rf", str(bench.scratch / f"mutant{index}")], check=False)
+        shutil.rmtree(bench.scratch / f"mutant{index}")
         with lock:
             n_done, n_alive = n_done + 1, n_alive + (outcome.result != "killed")
             if outcome.result == "survived":
@@ -347,7 +354,7 @@ def report(bench, outcomes, dropped, explained, everything):
     count = collections.Counter(o.result for o in outcomes)
     survivors = [o for o in outcomes if o.result == "survived"]
     for o in survivors:
-        print(f"\nsurvived: {bench.core.relative_to(bench.root)}/{o.mutant.file}:{o.mutant.line} "
+        print(f"\nsurvived: {CORE}/{o.mutant.file}:{o.mutant.line} "
               f"in {o.mutant.function}: {o.mutant.change}")
         print(difference(bench, o.mutant))
     print("\nkilled by:")
@@ -416,14 +423,14 @@ def read_mutants(paths, seed):
 
 def run_all(root, paths, order, args, progress, libraries=()):
     """Everything; the share killed in percent."""
-    everything = read_mutants(paths, args.seed)
-    wanted = [m for m in everything
-              if not args.only or m.file in {pathlib.PurePath(o).name for o in args.only}]
     explained = read_survivors(args.survivors)
     flavours = sorted({k.flavour for k in order} | {"plain"})
     with tempfile.TemporaryDirectory(prefix="pkv-mutate-") as scratch, \
             concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         bench = Bench(root, scratch, args.cc, paths, libraries)
+        everything = read_mutants([bench.core / p.name for p in paths], args.seed)
+        wanted = [m for m in everything
+                  if not args.only or m.file in {pathlib.PurePath(o).name for o in args.only}]
         bench.build_original(flavours, pool)
         bench.build_programs(sorted({k.program for k in order}), flavours, pool)
         bench.measure(order)
@@ -438,7 +445,7 @@ def run_all(root, paths, order, args, progress, libraries=()):
 
 def main():
     parser, args = arguments()
-    paths = sorted((common.ROOT / "src/blockmgr").glob("*.c"))
+    paths = sorted((common.ROOT / CORE).glob("*.c"))
     unknown = {pathlib.PurePath(o).name for o in args.only or ()} - {p.name for p in paths}
     if unknown:
         parser.error(f"no such file in src/blockmgr: {', '.join(sorted(unknown))}")

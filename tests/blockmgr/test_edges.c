@@ -1,5 +1,6 @@
 /* Edges that random operations miss: content that differs in one place only, capacities of one,
  * nulls. */
+#include "blockmgr/blockmgr_internal.h"
 #include "mgr_fixture.h"
 
 /* ---------------------------------------------------------------- the hash spreads */
@@ -85,6 +86,51 @@ static void lengths_are_hashed(void **state)
     fx_end(f);
 }
 
+/* Each byte of the secret changes the hash, so none of them makes collisions easier to craft. */
+static void every_byte_of_the_secret_counts(void **state)
+{
+    (void)state;
+    uint64_t hash[17];
+    for (int i = 0; i <= 16; i++) {
+        pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
+        cfg.n_blocks = 4, cfg.block_tokens = 4, cfg.max_seqs = 1, cfg.max_seq_tokens = 4;
+        if (i < 16) cfg.hash_secret[i] = 1;
+        fx *f = fx_from(&cfg);
+        pkv_seq s = fx_with(f, "abcd");
+        hash[i] = node_at(f->m, blocks_of(f->m)[fx_block(f, s, 0)].node)->hash;
+        for (int k = 0; k < i; k++) assert_true(hash[k] != hash[i]);
+        fx_end(f);
+    }
+}
+
+/* ---------------------------------------------------------------- what is closed is forgotten */
+
+static bool contains(const uint8_t *memory, size_t bytes, const uint8_t *what, size_t n)
+{
+    for (size_t i = 0; i + n <= bytes; i++)
+        if (memcmp(memory + i, what, n) == 0) return true;
+    return false;
+}
+
+/* The digest of a salt does not outlive its namespace. */
+static void identities_are_erased(void **state)
+{
+    (void)state;
+    fx *f = fx_new(8, 4, PKV_MGR_PREFIX_CACHE);
+    const size_t bytes = pkv_blockmgr_bytes(&f->cfg);
+    const uint8_t *memory = (const uint8_t *)f->m;
+    pkv_ns_params p = PKV_NS_PARAMS_INIT;
+    pkv_ns ns;
+    uint8_t identity[32];
+    p.salt = "secret", p.salt_bytes = 6;
+    assert_ok(pkv_ns_open(f->m, &p, &ns));
+    memcpy(identity, namespaces_of(f->m)[(uint32_t)ns.v].identity, sizeof identity);
+    assert_true(contains(memory, bytes, identity, sizeof identity));
+    assert_ok(pkv_ns_close(f->m, ns));
+    assert_false(contains(memory, bytes, identity, 8));
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- work arrays */
 
 static void work_arrays(void **state)
@@ -146,6 +192,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_hashed),
         cmocka_unit_test(lengths_are_hashed),
+        cmocka_unit_test(every_byte_of_the_secret_counts),
+        cmocka_unit_test(identities_are_erased),
         cmocka_unit_test(work_arrays),
         cmocka_unit_test(questions_change_no_byte),
     };
