@@ -367,6 +367,9 @@ def report(bench, outcomes, dropped, explained, everything):
         print(f"  {mine.count('killed'):5} of {mine.count('killed') + mine.count('survived'):4} {name}")
     for why, n in sorted(dropped.items()):
         print(f"left out: {n} {why}")
+    for o in outcomes:
+        if o.result == "killed" and o.mutant.key in explained:
+            print(f"explained, but {o.by} kills it: {' | '.join(o.mutant.key)}")
     for key in stale(explained, everything):
         print(f"explained, but no such mutant any more: {' | '.join(key)}")
     counted = count["killed"] + count["survived"]
