@@ -153,6 +153,25 @@ static void work_arrays(void **state)
     fx_end(f);
 }
 
+/* ---------------------------------------------------------------- after 2^32 batches */
+
+/* A sequence that was named in the first batch is not taken for one named in this one. */
+static void batch_numbers_wrap(void **state)
+{
+    (void)state;
+    fx *f = fx_new(8, 4, PKV_MGR_PREFIX_CACHE);
+    pkv_seq s = fx_open(f);
+    fx_reserve(f, s, 1);
+    f->m->batch_no = UINT32_MAX;
+    fx_reserve(f, s, 1);
+    assert_int_equal(f->m->batch_no, 1);
+    pkv_reserve_req twice[2] = { { s, 1 }, { s, 1 } };
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, twice, 2, &f->work));
+    f->m->batch_no = UINT32_MAX;
+    fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, twice, 2, &f->work));
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -195,6 +214,7 @@ int main(void)
         cmocka_unit_test(every_byte_of_the_secret_counts),
         cmocka_unit_test(identities_are_erased),
         cmocka_unit_test(work_arrays),
+        cmocka_unit_test(batch_numbers_wrap),
         cmocka_unit_test(questions_change_no_byte),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
