@@ -153,12 +153,13 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_open(pkv_blockmgr *mgr, pkv_ns ns, pkv_
  * have every block; SLIDING and CHUNKED ones the blocks that a query behind the claim sees (entries
  * below are 0), and it ends one of their blocks unless nothing below is seen; STATE groups have a
  * snapshot there, which comes as copies. With PARTIAL_HITS (all groups of equal block_tokens, no
- * STATE, else no effect) the rest is compared with the newest 16 continuations that have a block in
- * every group; the best (most tokens, then newest) comes as a copy into a fresh block per group, if
- * that fits without evicting its sources or the claim, else the hit is cut to full blocks. Cached
- * sources move to the most recent end of their eviction class (LIMBO while a step is open).
- * Afterwards committed = claimed; settled = the full units; the copied part settles with the next
- * commit. While a step is open the old surplus is not room for this call: truncate to 0 first.
+ * STATE, else no effect) the rest is compared with the newest 16 continuations, of which those
+ * without a block in every group are passed over; the best (most tokens, then newest) comes as a
+ * copy into a fresh block per group, if that fits without evicting its sources or the claim, else
+ * the hit is cut to full blocks. Cached sources move to the most recent end of their eviction class
+ * (LIMBO while a step is open). Afterwards committed = claimed; settled = the full units; the
+ * copied part settles with the next commit. While a step is open the old surplus is not room for
+ * this call: truncate to 0 first.
  *
  *   PKV_E_INVALID_ARG  null, negative, malformed extras, missing ids; PKV_E_STALE
  *   PKV_E_STATE        committed > 0
@@ -204,13 +205,13 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
 PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_reserve_req *reqs,
                                                  int32_t n_reqs, pkv_block_work *work);
 
-/* Say which tokens lie in the next tokens->n reserved slots, which have stayed reserved since their
- * launch. With PREFIX_CACHE every unit that is complete becomes findable when it settles: at once,
- * or when the open `step` that writes it retires, and every earlier one that the sequence has
- * commits in. PKV_STEP_NONE: the K/V are written or ordered before any later read. n 0 changes
- * nothing. Where the content already exists, the block becomes its duplicate (a
- * spare): it stays with the sequence, and takes the content over when the first copy goes; an
- * existing copy that nobody refers to is freed in favour of this one.
+/* Say which tokens lie in the next tokens->n reserved slots, which have stayed reserved, and
+ * in the same blocks, since their launch. With PREFIX_CACHE every unit that is complete becomes
+ * findable when it settles: at once, or when the open `step` that writes it retires, and every
+ * earlier one that the sequence has commits in. PKV_STEP_NONE: the K/V are written or ordered
+ * before any later read. n 0 changes nothing. Where the content already exists, the block becomes
+ * its duplicate (a spare): it stays with the sequence, and takes the content over when the first
+ * copy goes; an existing copy that nobody refers to is freed in favour of this one.
  *   PKV_E_INVALID_ARG  null, negative, ids missing, malformed extras, or (with PREFIX_CACHE, while
  *                      the sequence is indexed) a first extra that began in committed tokens of the
  *                      unfinished block and is not the last one given for them

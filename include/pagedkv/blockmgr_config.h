@@ -64,7 +64,7 @@ typedef struct pkv_blockmgr_config {
     int32_t n_blocks;       /* pool size, null block included; 2 .. 2^31-1 */
     int32_t block_tokens;   /* of the one full group, 1 .. 1024; 0: 16. Ignored with `groups` */
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
-    int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-1025; sets the width of the rows */
+    int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-2049; sets the width of the rows */
     int32_t max_nodes;      /* content nodes, at most 2^30; 0: enough for every block and commit */
     int32_t max_extras;     /* entries (block x extra key) kept with content and with the unfinished
                                blocks of open sequences; 0: n_blocks / 4 + 64 */

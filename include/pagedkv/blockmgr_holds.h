@@ -69,7 +69,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_hold_reclaim(pkv_blockmgr *mgr, pkv_hold ho
 /* ---------------------------------------------------------------- preemption by swap */
 
 /* One block between the device pool (ids of the manager) and the host pool (ids 1 ..
- * n_host_blocks): the whole block. */
+ * n_host_blocks - 1): the whole block. */
 typedef struct pkv_swap_copy {
     int32_t device, host, group;
 } pkv_swap_copy;

@@ -39,7 +39,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_step_retire(pkv_blockmgr *mgr, pkv_step ste
 /* The step failed or was given up: its K/V count as never written. As retire for LIMBO, but settles
  * nothing of it: every sequence with tokens committed in it (forks that inherited the commit too)
  * is cut back, committed and reserved, to before its first commit in that step; its later commits
- * are dropped. Nobody may be writing those slots any more. PKV_E_STALE. Cost as retire. */
+ * are dropped. A recurrent state cannot be taken back: with a STATE group they are cut to 0. Nobody
+ * may be writing those slots any more. PKV_E_STALE. Cost as retire. */
 PKV_API PKV_NODISCARD pkv_status pkv_step_abort(pkv_blockmgr *mgr, pkv_step step);
 
 /* ---------------------------------------------------------------- policy */
@@ -59,7 +60,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_retain(pkv_blockmgr *mgr, pkv_seq seq, 
                                                 int32_t n, int32_t priority);
 
 /* Every priority above the default drops by one, for content that is cached and content that is in
- * use. What drops to the default joins its protected class. PKV_E_INVALID_ARG null. O(1). */
+ * use. What drops to the default joins its protected class. PKV_E_INVALID_ARG null; PKV_E_LIMIT
+ * after 2^32 - 1 times. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_decay(pkv_blockmgr *mgr);
 
 /* Evict the first `n_blocks` blocks of the eviction order (fewer if fewer are cached); *evicted is
@@ -78,12 +80,12 @@ PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_new_epoch(pkv_blockmgr *mgr);
  * blocks are copied and the copies hang on the content that ends there, so that a later match can
  * end there too. committed is a multiple of the unit and of every FULL group's block_tokens and
  * greater than 0. PKV_OK without any work if there is a snapshot already, if there is no STATE
- * group, or if the content is not indexed. The new blocks become cached at once.
- *   PKV_E_INVALID_ARG; PKV_E_STALE
- *   PKV_E_STATE      committed is not such a multiple, or the sequence is suspended
- *   PKV_E_AGAIN      commits are pending: retire their steps, then retry
- *   PKV_E_NO_BLOCKS, PKV_E_LIMIT (`work` too small; n_copy <= sum of state_blocks)
- * O(blocks). */
+ * group, or if the content is not indexed (an older epoch's counts as such). Blocks of an earlier
+ * snapshot that were evicted since are made again, the others kept. The new blocks become cached at
+ * once (LIMBO while a step is open). PKV_E_INVALID_ARG; PKV_E_STALE PKV_E_STATE      committed is
+ * not such a multiple, or the sequence is suspended PKV_E_AGAIN      commits are pending: retire
+ * their steps, then retry PKV_E_NO_BLOCKS, PKV_E_LIMIT (`work` too small; n_copy <= sum of
+ * state_blocks) O(blocks). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_snapshot(pkv_blockmgr *mgr, pkv_seq seq,
                                                   pkv_block_work *work);
 

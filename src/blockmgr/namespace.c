@@ -40,7 +40,7 @@ static void start(pkv_blockmgr *m, int32_t idx, const uint8_t identity[32])
     memcpy(ns->identity, identity, sizeof ns->identity);
     ns->root_hash = pkv__siphash_bytes(m->hash_k0, m->hash_k1, 1, 3, identity, 32);
     ns->first_child = NONE;
-    ns->n_seqs = 0;
+    ns->n_seqs = ns->n_closing = 0;
     ns->n_opens = 1;
     m->n_namespaces++;
 }
@@ -103,17 +103,34 @@ pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params, pkv_ns *o
     return PKV_OK;
 }
 
-/* Free every block of the tree below `root`: children before parents, newest first. */
+/* The blocks of a node hold nothing any more: cached ones become free. */
+static void forget_blocks(pkv_blockmgr *m, int32_t id)
+{
+    struct block_rec *blocks = blocks_of(m);
+    for (int32_t k = 0; k < m->n_slots; k++) {
+        struct node_slot *at = &node_at(m, id)->at[k];
+        while (at->oldest_spare != NONE) pkv__node_detach(m, at->oldest_spare);
+        const int32_t block = at->block;
+        if (block == NONE) continue;
+        const bool cached = blocks[block].state == BLOCK_CACHED;
+        if (cached) pkv__evict_remove(m, block);
+        blocks[block].node = NONE;
+        at->block = NONE;
+        if (cached) pkv__block_free(m, block);
+    }
+}
+
+/* Forget the tree below `root`: children before parents, newest first. */
 static void drop_tree(pkv_blockmgr *m, int32_t root)
 {
     int32_t id = *pkv__children_of(m, root);
     while (id != NONE) {
         while (node_at(m, id)->first_child != NONE) id = node_at(m, id)->first_child;
-        const int32_t block = node_at(m, id)->block, older = node_at(m, id)->older,
-                      parent = node_at(m, id)->parent;
-        pkv__evict_remove(m, block);
-        pkv__node_remove(m, id);
-        pkv__block_free(m, block);
+        const int32_t older = node_at(m, id)->older, parent = node_at(m, id)->parent;
+        forget_blocks(m, id);
+        if (!is_root(parent)) node_at(m, parent)->holders++; /* visited in its turn */
+        pkv__node_prune(m, id);
+        if (!is_root(parent)) node_at(m, parent)->holders--;
         id = older != NONE ? older : is_root(parent) ? NONE : parent;
     }
 }
@@ -127,6 +144,7 @@ pkv_status pkv_ns_close(pkv_blockmgr *mgr, pkv_ns ns)
     if (rec->n_opens == 1 && rec->n_seqs > 0)
         return pkv__refuse(&mgr->log, PKV_E_STATE, "namespace: %d sequences are open in it",
                            rec->n_seqs);
+    if (rec->n_opens == 1 && rec->n_closing > 0) return PKV_E_AGAIN;
     if (--rec->n_opens == 0) {
         drop_tree(mgr, root_of(idx));
         memset(rec->identity, 0, sizeof rec->identity);

@@ -1,6 +1,9 @@
 /* The prefix index: content (parent, tokens, extras) -> node. Open addressing with linear probing
  * over node ids, at most half full, back-shift deletion, so there are no tombstones.
  *
+ * Content of older epochs stays in the table until it is evicted, and compares unequal: a first
+ * unit by its epoch, the others by their parents.
+ *
  * The hash only narrows: a match compares parent, tokens and extras exactly. A node that would lie
  * more than PROBE_MAX slots from home is not indexed, so crafted collisions cost hits and never
  * time or truth. PKV_HASH_BITS (tests only) cuts the hash to that many bits and lifts the bound:
@@ -29,12 +32,17 @@ static uint64_t parent_hash(const pkv_blockmgr *m, int32_t parent)
 
 uint64_t pkv__unit_hash(const pkv_blockmgr *m, const struct unit_key *key)
 {
+    return pkv__unit_hash_after(m, parent_hash(m, key->parent), key);
+}
+
+uint64_t pkv__unit_hash_after(const pkv_blockmgr *m, uint64_t before, const struct unit_key *key)
+{
     enum { END_BYTES = 7 };
     const int32_t *ids = key->ids;
     struct pkv__siphash h;
     int32_t i = 0;
     pkv__siphash_init(&h, m->hash_k0, m->hash_k1);
-    pkv__siphash_u64(&h, parent_hash(m, key->parent));
+    pkv__siphash_u64(&h, before);
     for (; i + 1 < key->n_tokens; i += 2)
         pkv__siphash_u64(&h, (uint32_t)ids[i] | (uint64_t)(uint32_t)ids[i + 1] << 32);
     if (i < key->n_tokens) pkv__siphash_u64(&h, (uint32_t)ids[i]);
@@ -47,8 +55,10 @@ bool pkv__node_holds(const pkv_blockmgr *m, int32_t node, const struct unit_key 
 {
     const struct node *n = node_at(m, node);
     return n->hash == key->hash && n->parent == key->parent && n->n_tokens == key->n_tokens &&
+           n->epoch == m->epoch &&
            memcmp(node_tokens(m, node), key->ids, (size_t)key->n_tokens * sizeof *key->ids) == 0 &&
-           pkv__extras_equal(m, extra_entries(n->extras), key->extras, key->n_tokens);
+           ((n->extras == NONE && !key->extras.array && key->extras.entry == NONE) ||
+            pkv__extras_equal(m, extra_entries(n->extras), key->extras, key->n_tokens));
 }
 
 int32_t pkv__index_find(const pkv_blockmgr *m, const struct unit_key *key)

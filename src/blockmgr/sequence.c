@@ -1,17 +1,11 @@
-/* Sequences: handles, lengths, rows.
+/* Sequences: handles and lengths.
  *
- *   0 ......... settled ... committed ......... reserved
- *   [ indexed units ][ tail: tokens kept here ][ room  ]
- *   row: ceil(reserved / block_tokens) ids, zeros behind
+ *   0 ......... settled .............. committed ......... reserved
+ *   [ indexed units ][ prepared units ][ tail: tokens kept here ][ room  ]
  *
- * The tail holds the tokens (and extra keys) after the last indexed unit, until they make a unit or
- * the sequence has ended indexing. */
+ * The tail holds the tokens (and extra keys) after the last complete unit, until they make a unit
+ * or the sequence has ended indexing. */
 #include "blockmgr_internal.h"
-
-static pkv_seq handle_of(const pkv_blockmgr *m, const struct seq_rec *s)
-{
-    return (pkv_seq){ (uint64_t)s->generation << 32 | (uint32_t)seq_index(m, s) };
-}
 
 pkv_status pkv__tokens_valid(const pkv_blockmgr *m, const pkv_tokens *t)
 {
@@ -25,12 +19,22 @@ pkv_status pkv__tokens_valid(const pkv_blockmgr *m, const pkv_tokens *t)
     return PKV_OK;
 }
 
+/* Are there records for n more sequences? */
+static pkv_status check_room(const pkv_blockmgr *m, int32_t n)
+{
+    const int32_t room = m->max_seqs - m->n_seqs - m->n_closing;
+    if (n <= room) return PKV_OK;
+    return pkv__refuse(&m->log, n <= room + m->n_closing ? PKV_E_AGAIN : PKV_E_LIMIT,
+                       "%d more sequences: room for %d, and for %d more when steps retire", n, room,
+                       m->n_closing);
+}
+
 /* A record from the free ones, empty, in namespace `ns`. The caller has checked that there is one.
  */
 static struct seq_rec *take_seq(pkv_blockmgr *m, int32_t ns)
 {
     struct seq_rec *s = &seqs_of(m)[m->free_seq];
-    m->free_seq = s->next_free;
+    m->free_seq = s->link;
     m->n_seqs++;
     namespaces_of(m)[ns].n_seqs++;
     const uint32_t generation = s->generation;
@@ -38,8 +42,10 @@ static struct seq_rec *take_seq(pkv_blockmgr *m, int32_t ns)
                            .ns = ns,
                            .last_node = root_of(ns),
                            .tail_extras = NONE,
-                           .next_free = NONE,
-                           .open = true };
+                           .link = NONE,
+                           .epoch = m->epoch,
+                           .life = SEQ_OPEN };
+    memset(seq_group(m, s, 0), 0, (size_t)m->n_groups * sizeof(struct seq_group));
     return s;
 }
 
@@ -48,43 +54,50 @@ pkv_status pkv_seq_open(pkv_blockmgr *mgr, pkv_ns ns, pkv_seq *out)
     if (!mgr || !out) return PKV_E_INVALID_ARG;
     const int32_t idx = pkv__ns_find(mgr, ns);
     if (idx == NONE) return PKV_E_STALE;
-    if (mgr->free_seq == NONE) return PKV_E_LIMIT;
-    *out = handle_of(mgr, take_seq(mgr, idx));
+    const pkv_status status = check_room(mgr, 1);
+    if (status != PKV_OK) return status;
+    *out = seq_handle(mgr, take_seq(mgr, idx));
     PKV_SELF_CHECK(mgr);
     return PKV_OK;
 }
 
-void pkv__row_cut(pkv_blockmgr *m, struct seq_rec *s, int32_t n_blocks)
+void pkv__drop_surplus(pkv_blockmgr *m, struct seq_rec *s)
 {
-    enum { PREFETCH_AHEAD = 8 };
-    struct block_rec *blocks = blocks_of(m);
-    int32_t *row = row_of(m, s);
-    for (int32_t i = blocks_for(m, s->reserved) - 1; i >= n_blocks; i--) {
-        if (i >= PREFETCH_AHEAD) PKV_PREFETCH(&blocks[row[i - PREFETCH_AHEAD]]);
-        pkv__block_unref(m, row[i]);
-        row[i] = 0;
-    }
+    pkv__rows_cut(m, s, s->committed);
+    s->reserved = s->committed;
 }
 
-/* Give back room that holds no token. */
-static void drop_surplus(pkv_blockmgr *m, struct seq_rec *s)
+/* The child names the parent's blocks. */
+static void share_rows(pkv_blockmgr *m, const struct seq_rec *parent, struct seq_rec *child)
 {
-    pkv__row_cut(m, s, blocks_for(m, s->committed));
-    s->reserved = s->committed;
+    struct block_rec *blocks = blocks_of(m);
+    for (int32_t g = 0; g < m->n_groups; g++) {
+        const int32_t n = pkv__row_len(m, parent, g), *row = row_of(m, parent, g);
+        memcpy(row_of(m, child, g), row, (size_t)n * sizeof *row);
+        for (int32_t i = 0; i < n; i++)
+            if (row[i] != 0) blocks[row[i]].ref++;
+        *seq_group(m, child, g) = *seq_group(m, parent, g);
+        if (n == 0) continue;
+        pkv__row_changed(m, g, seq_index(m, child), 0);
+        pkv__row_changed(m, g, seq_index(m, child), n - 1);
+    }
 }
 
 static void fork_into(pkv_blockmgr *m, const struct seq_rec *parent, struct seq_rec *child)
 {
-    const int32_t n = blocks_for(m, parent->committed), *row = row_of(m, parent);
-    struct block_rec *blocks = blocks_of(m);
     child->settled = parent->settled, child->committed = parent->committed;
     child->reserved = parent->reserved;
-    child->n_units = parent->n_units, child->last_node = parent->last_node;
+    child->n_units = parent->n_units, child->n_full = parent->n_full;
+    pkv__last_node_set(m, child, parent->last_node);
     child->claim = parent->claim, child->ended = parent->ended;
-    memcpy(row_of(m, child), row, (size_t)n * sizeof *row);
-    for (int32_t i = 0; i < n; i++) blocks[row[i]].ref++;
+    child->epoch = parent->epoch;
+    share_rows(m, parent, child);
+    pkv__pending_copy(m, parent, child);
+    const int32_t *row = row_of(m, parent, m->unit_group);
+    for (int32_t u = parent->n_units; u < parent->n_full; u++)
+        node_at(m, pkv__prepared_on(m, row[u], m->unit))->holders++;
     if (!has_flag(m, PKV_MGR_PREFIX_CACHE) || parent->ended) return;
-    const int32_t n_tail = parent->committed - parent->n_units * m->block_tokens;
+    const int32_t n_tail = parent->committed - parent->n_full * m->unit;
     memcpy(tail_tokens(m, child), tail_tokens(m, parent), (size_t)n_tail * sizeof(int32_t));
     if (!pkv__extras_append(m, &child->tail_extras, extra_entries(parent->tail_extras), n_tail)) {
         pkv__extras_drop(m, &child->tail_extras);
@@ -94,30 +107,48 @@ static void fork_into(pkv_blockmgr *m, const struct seq_rec *parent, struct seq_
 
 pkv_status pkv_seq_fork(pkv_blockmgr *mgr, pkv_seq parent, pkv_seq *children, int32_t n)
 {
+    struct seq_rec *p = NULL;
     if (!mgr || !children || n < 1) return PKV_E_INVALID_ARG;
-    struct seq_rec *p = seq_find(mgr, parent);
-    if (!p) return PKV_E_STALE;
-    if (n > mgr->max_seqs - mgr->n_seqs)
-        return pkv__refuse(&mgr->log, PKV_E_LIMIT, "fork: %d children, room for %d sequences", n,
-                           mgr->max_seqs - mgr->n_seqs);
-    drop_surplus(mgr, p);
+    pkv_status status = pkv__seq_running(mgr, parent, &p);
+    if (status == PKV_OK) status = check_room(mgr, n);
+    if (status != PKV_OK) return status;
+    pkv__drop_surplus(mgr, p);
     for (int32_t i = 0; i < n; i++) {
         struct seq_rec *child = take_seq(mgr, p->ns);
         fork_into(mgr, p, child);
-        children[i] = handle_of(mgr, child);
+        children[i] = seq_handle(mgr, child);
     }
     PKV_SELF_CHECK(mgr);
     return PKV_OK;
+}
+
+void pkv__last_node_set(pkv_blockmgr *m, struct seq_rec *s, int32_t node)
+{
+    const int32_t old = s->last_node;
+    if (!is_root(node)) node_at(m, node)->holders++;
+    s->last_node = node;
+    if (is_root(old)) return;
+    node_at(m, old)->holders--;
+    pkv__node_prune(m, old);
+}
+
+/* The node of a complete unit, indexed or prepared. */
+static int32_t node_of_unit(const pkv_blockmgr *m, const struct seq_rec *s, int32_t u)
+{
+    if (u >= s->n_units) return pkv__prepared_on(m, row_of(m, s, m->unit_group)[u], m->unit);
+    int32_t id = s->last_node;
+    for (int32_t i = s->n_units - 1; i > u; i--) id = node_at(m, id)->parent;
+    return id;
 }
 
 /* The chain of units is cut to what n_tokens still covers, and the tail becomes what of the next
  * unit is left: its tokens come back from the node. */
 static void cut_chain(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
 {
-    const int32_t units = block_index(m, n_tokens), rest = block_offset(m, n_tokens);
+    const int32_t units = unit_index(m, n_tokens), rest = unit_offset(m, n_tokens);
     s->claim = pkv__min_i32(s->claim, units);
-    if (units > s->n_units) return; /* indexing had ended before, and stays so */
-    if (units == s->n_units) {
+    if (units > s->n_full) return; /* indexing had ended before, and stays so */
+    if (units == s->n_full) {
         if (rest > 0) {
             pkv__extras_clip(m, &s->tail_extras, rest);
         } else {
@@ -126,47 +157,132 @@ static void cut_chain(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
         }
         return;
     }
-    int32_t id = s->last_node; /* becomes the node of unit `units`, which is cut into */
-    for (int32_t u = s->n_units - 1; u > units; u--) id = node_at(m, id)->parent;
+    const int32_t id = node_of_unit(m, s, units); /* is cut into */
     const struct node *n = node_at(m, id);
     pkv__extras_drop(m, &s->tail_extras);
     memcpy(tail_tokens(m, s), node_tokens(m, id), (size_t)rest * sizeof(int32_t));
     s->ended = rest > 0 && !pkv__extras_append(m, &s->tail_extras, extra_entries(n->extras), rest);
     if (s->ended) pkv__extras_drop(m, &s->tail_extras);
-    s->n_units = units;
-    s->last_node = n->parent;
+    if (units < s->n_units) pkv__last_node_set(m, s, n->parent);
+    const int32_t *row = row_of(m, s, m->unit_group);
+    for (int32_t u = s->n_full - 1; u >= units && u >= s->n_units; u--)
+        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
+    s->n_full = units;
+    s->n_units = pkv__min_i32(s->n_units, units);
+}
+
+void pkv__seq_cut(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
+{
+    if (n_tokens < s->committed) {
+        if (has_flag(m, PKV_MGR_PREFIX_CACHE)) cut_chain(m, s, n_tokens);
+        pkv__pending_cut(m, s, n_tokens);
+    }
+    if (s->life == SEQ_OPEN) { /* a closing one has given its blocks back */
+        pkv__rows_cut(m, s, n_tokens);
+        s->reserved = pkv__min_i32(s->reserved, n_tokens);
+    }
+    s->committed = pkv__min_i32(s->committed, n_tokens);
+    s->settled = pkv__min_i32(s->settled, n_tokens);
+}
+
+/* Can the sequence go back to n_tokens? */
+static bool can_go_back(const pkv_blockmgr *m, const struct seq_rec *s, int32_t n_tokens)
+{
+    if (n_tokens == 0 || n_tokens >= s->committed) return true;
+    if (m->states) return false;
+    for (int32_t g = 0; g < m->n_groups && n_tokens < s->settled; g++) {
+        const struct group_rec *grp = &m->groups[g];
+        if (grp->window_tokens == 0) continue;
+        const int32_t *row = row_of(m, s, g), first = pkv__first_seen(grp, n_tokens);
+        const int32_t sinks = pkv__min_i32(grp->sink_blocks, blocks_for(grp, n_tokens));
+        const int32_t own_from = seq_group(m, s, g)->own_from;
+        if (n_tokens < own_from && n_tokens > own_from - block_offset(grp, own_from) &&
+            first < n_tokens)
+            return false; /* it would see slots that were never written */
+        for (int32_t i = 0; i < sinks; i++)
+            if (row[i] == 0) return false;
+        for (int32_t i = block_index(grp, first); i < blocks_for(grp, n_tokens); i++)
+            if (row[i] == 0) return false;
+    }
+    return true;
 }
 
 pkv_status pkv_seq_truncate(pkv_blockmgr *mgr, pkv_seq seq, int32_t n_tokens)
 {
+    struct seq_rec *s = NULL;
     if (!mgr || n_tokens < 0) return PKV_E_INVALID_ARG;
-    struct seq_rec *s = seq_find(mgr, seq);
-    if (!s) return PKV_E_STALE;
+    const pkv_status status = pkv__seq_running(mgr, seq, &s);
+    if (status != PKV_OK) return status;
     if (n_tokens > s->reserved)
         return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG, "truncate to %d tokens, %d are reserved",
                            n_tokens, s->reserved);
-    if (n_tokens < s->committed && has_flag(mgr, PKV_MGR_PREFIX_CACHE)) cut_chain(mgr, s, n_tokens);
-    pkv__row_cut(mgr, s, blocks_for(mgr, n_tokens));
-    s->reserved = n_tokens;
-    s->committed = pkv__min_i32(s->committed, n_tokens);
-    s->settled = pkv__min_i32(s->settled, n_tokens);
+    if (!can_go_back(mgr, s, n_tokens))
+        return pkv__refuse(&mgr->log, PKV_E_RANGE,
+                           "truncate to %d tokens: a window or a state is gone", n_tokens);
+    pkv__seq_cut(mgr, s, n_tokens);
+    if (n_tokens == 0) s->epoch = mgr->epoch;
     PKV_SELF_CHECK(mgr);
     return PKV_OK;
 }
 
-/* What is settled of the last, incomplete unit becomes findable as a partial node. */
-static void publish_partial(pkv_blockmgr *m, struct seq_rec *s)
+void pkv__publish_partial(pkv_blockmgr *m, struct seq_rec *s)
 {
-    const int32_t rest = block_offset(m, s->committed);
-    if (!has_flag(m, PKV_MGR_PARTIAL_HITS) || s->ended || s->settled < s->committed || rest == 0)
+    int32_t blocks[MAX_SLOTS];
+    const int32_t rest = unit_offset(m, s->committed);
+    if (!m->partial || s->ended || s->settled < s->committed || rest == 0 || s->epoch != m->epoch)
         return;
-    const int32_t block = row_of(m, s)[block_index(m, s->committed)];
-    const int32_t held = blocks_of(m)[block].node;
-    if (held != NONE && node_at(m, held)->n_tokens >= rest) return;
+    for (int32_t g = 0; g < m->n_groups; g++)
+        blocks[m->groups[g].slot] = row_of(m, s, g)[unit_index(m, s->committed)];
+    if (pkv__block_covered(m, blocks[0]) >= rest) return;
     struct unit_key key = { 0, s->last_node, tail_tokens(m, s), rest,
                             extra_entries(s->tail_extras) };
     key.hash = pkv__unit_hash(m, &key);
-    (void)pkv__node_publish(m, &key, block, &s->tail_extras);
+    (void)pkv__node_publish(m, &key, blocks, &s->tail_extras);
+}
+
+void pkv__seq_release(pkv_blockmgr *m, struct seq_rec *s)
+{
+    pkv__last_node_set(m, s, root_of(s->ns));
+    pkv__extras_drop(m, &s->tail_extras);
+    for (int32_t g = 0; g < m->n_groups; g++) {
+        int32_t *row = row_of(m, s, g);
+        const int32_t n = m->groups[g].kind == PKV_GROUP_STATE
+                              ? m->groups[g].n_slots
+                              : blocks_for(&m->groups[g], s->reserved);
+        memset(row, 0, (size_t)n * sizeof *row);
+    }
+    s->life = SEQ_FREE;
+    s->link = m->free_seq;
+    m->free_seq = seq_index(m, s);
+}
+
+/* The handle is gone; what is pending settles later, and the record stays until then. */
+static void start_closing(pkv_blockmgr *m, struct seq_rec *s)
+{
+    const int32_t idx = seq_index(m, s);
+    for (int32_t i = 0; i < s->n_pending; i++)
+        set_drop(all_step_seqs(m) + (size_t)pending_of(m, s)[i].step * m->seq_words, idx);
+    s->life = SEQ_CLOSING;
+    s->link = NONE;
+    if (m->closing_tail != NONE) seqs_of(m)[m->closing_tail].link = idx;
+    else m->closing_head = idx;
+    m->closing_tail = idx;
+    m->n_closing++;
+    namespaces_of(m)[s->ns].n_closing++;
+    if (m->partial) pkv__tail_prepare(m, s);
+    else pkv__extras_drop(m, &s->tail_extras);
+    pkv__rows_cut(m, s, 0);
+}
+
+/* What has not settled never will. */
+static void drop_pending(pkv_blockmgr *m, struct seq_rec *s)
+{
+    const int32_t *row = row_of(m, s, m->unit_group);
+    for (int32_t u = s->n_full - 1; u >= s->n_units; u--)
+        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
+    s->n_full = s->n_units;
+    s->ended = true;
+    pkv__pending_cut(m, s, 0);
 }
 
 pkv_status pkv_seq_close(pkv_blockmgr *mgr, pkv_seq seq)
@@ -174,74 +290,21 @@ pkv_status pkv_seq_close(pkv_blockmgr *mgr, pkv_seq seq)
     if (!mgr) return PKV_E_INVALID_ARG;
     struct seq_rec *s = seq_find(mgr, seq);
     if (!s) return PKV_E_STALE;
-    publish_partial(mgr, s);
-    pkv__row_cut(mgr, s, 0);
-    pkv__extras_drop(mgr, &s->tail_extras);
-    namespaces_of(mgr)[s->ns].n_seqs--;
-    s->open = false;
+    if (s->swap == PKV_SEQ_SUSPENDING || s->swap == PKV_SEQ_RESUMING)
+        return pkv__refuse(&mgr->log, PKV_E_BUSY, "close: a swap of the sequence is running");
+    const bool suspended = s->swap == PKV_SEQ_SUSPENDED;
+    if (suspended) pkv__swap_forget(mgr, s);
+    if (has_flag(mgr, PKV_MGR_IN_ORDER) && s->n_pending > 0) drop_pending(mgr, s);
     if (++s->generation == 0) s->generation = 1; /* {0} stays "none" */
-    s->next_free = mgr->free_seq;
-    mgr->free_seq = seq_index(mgr, s);
+    namespaces_of(mgr)[s->ns].n_seqs--;
     mgr->n_seqs--;
-    PKV_SELF_CHECK(mgr);
-    return PKV_OK;
-}
-
-pkv_status pkv_seq_row(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, const int32_t **ids,
-                       int32_t *n_ids)
-{
-    if (!mgr || !ids || !n_ids || group != 0) return PKV_E_INVALID_ARG;
-    const struct seq_rec *s = seq_find(mgr, seq);
-    if (!s) return PKV_E_STALE;
-    *ids = row_of(mgr, s);
-    *n_ids = blocks_for(mgr, s->reserved);
-    return PKV_OK;
-}
-
-pkv_status pkv_blockmgr_rows(const pkv_blockmgr *mgr, int32_t group, const int32_t **rows,
-                             int32_t *row_width)
-{
-    if (!mgr || !rows || !row_width || group != 0) return PKV_E_INVALID_ARG;
-    *rows = all_rows(mgr);
-    *row_width = mgr->row_width;
-    return PKV_OK;
-}
-
-pkv_status pkv_seq_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, int32_t first_token,
-                         int32_t n_tokens, int64_t *slots)
-{
-    if (!mgr || !slots || group != 0 || first_token < 0 || n_tokens < 0) return PKV_E_INVALID_ARG;
-    const struct seq_rec *s = seq_find(mgr, seq);
-    if (!s) return PKV_E_STALE;
-    if ((int64_t)first_token + n_tokens > s->reserved)
-        return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG,
-                           "slots of tokens [%d, %lld), %d are reserved", first_token,
-                           (long long)first_token + n_tokens, s->reserved);
-    const int32_t *row = row_of(mgr, s), T = mgr->block_tokens;
-    for (int32_t i = 0; i < n_tokens; i++) {
-        const int32_t pos = first_token + i;
-        slots[i] = (int64_t)row[block_index(mgr, pos)] * T + block_offset(mgr, pos);
+    if (s->n_pending > 0) {
+        start_closing(mgr, s);
+    } else {
+        if (!suspended) pkv__publish_partial(mgr, s);
+        pkv__rows_cut(mgr, s, 0);
+        pkv__seq_release(mgr, s);
     }
-    return PKV_OK;
-}
-
-pkv_status pkv_seq_info(const pkv_blockmgr *mgr, pkv_seq seq, pkv_seq_info_t *out)
-{
-    if (!mgr || !out) return PKV_E_INVALID_ARG;
-    if (out->struct_size != sizeof *out) return PKV_E_ABI;
-    const struct seq_rec *s = seq_find(mgr, seq);
-    if (!s) return PKV_E_STALE;
-    const int32_t n = blocks_for(mgr, s->reserved), *row = row_of(mgr, s);
-    int32_t sole = 0;
-    for (int32_t i = 0; i < n; i++) sole += blocks_of(mgr)[row[i]].ref == 1;
-    *out = (pkv_seq_info_t){ .struct_size = sizeof *out,
-                             .settled = s->settled,
-                             .committed = s->committed,
-                             .reserved = s->reserved,
-                             .row_idx = seq_index(mgr, s),
-                             .n_blocks = n,
-                             .blocks_if_closed = sole,
-                             .n_indexed = s->n_units,
-                             .ns = pkv__ns_handle(mgr, s->ns) };
+    PKV_SELF_CHECK(mgr);
     return PKV_OK;
 }
