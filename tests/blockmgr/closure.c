@@ -128,6 +128,10 @@ static void add(struct naming *k, int64_t x)
 
 static void add_block(struct naming *k, int32_t b)
 {
+    if (b == NONE) { /* of a connector */
+        add(k, NONE);
+        return;
+    }
     if (k->name[b] == 0) k->name[b] = ++k->n_named;
     add(k, k->name[b]);
 }
@@ -138,8 +142,9 @@ static void add_node(struct naming *k, const pkv_blockmgr *m, int32_t id)
     add(k, n->n_tokens);
     for (int32_t i = 0; i < n->n_tokens; i++) add(k, node_tokens(m, id)[i]);
     add(k, n->hit);
-    add_block(k, n->block);
-    for (int32_t b = n->oldest_spare; b != NONE; b = blocks_of(m)[b].next) add_block(k, b);
+    add(k, n->floor);
+    add_block(k, n->at[0].block);
+    for (int32_t b = n->at[0].oldest_spare; b != NONE; b = blocks_of(m)[b].next) add_block(k, b);
     add(k, -1);
     for (int32_t c = n->first_child; c != NONE; c = node_at(m, c)->older) add_node(k, m, c);
     add(k, -2);
@@ -152,14 +157,15 @@ static void name_state(const pkv_blockmgr *m, uint64_t key[2])
     pkv__siphash_init(&k.b, 3, 4);
     for (int32_t i = 0; i < m->max_seqs; i++) {
         const struct seq_rec *s = &seqs_of(m)[i];
-        add(&k, s->open);
-        if (!s->open) continue;
+        add(&k, s->life);
+        if (s->life == SEQ_FREE) continue;
         const int32_t fields[] = { s->ns,      s->settled, s->committed, s->reserved,
                                    s->n_units, s->claim,   s->ended };
         for (size_t f = 0; f < PKV_ARRAY_LEN(fields); f++) add(&k, fields[f]);
-        for (int32_t f = 0; f < blocks_for(m, s->reserved); f++) add_block(&k, row_of(m, s)[f]);
-        for (int32_t f = s->n_units * m->block_tokens; f < s->committed && !s->ended; f++)
-            add(&k, tail_tokens(m, s)[f - s->n_units * m->block_tokens]);
+        for (int32_t f = 0; f < blocks_for(&m->groups[0], s->reserved); f++)
+            add_block(&k, row_of(m, s, 0)[f]);
+        for (int32_t f = s->n_units * m->unit; f < s->committed && !s->ended; f++)
+            add(&k, tail_tokens(m, s)[f - s->n_units * m->unit]);
     }
     for (int c = 0; c < N_CLASSES; c++, add(&k, -3))
         for (int32_t b = m->lists[c].head; b != NONE; b = blocks_of(m)[b].next) add_block(&k, b);

@@ -1,6 +1,12 @@
 /* See mgr_fixture.h. */
 #include "mgr_fixture.h"
 
+static void remember(void *ctx, pkv_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(ctx, sizeof((fx *)0)->said, "%s", text);
+}
+
 fx *fx_from(const pkv_blockmgr_config *cfg)
 {
     fx *f = calloc(1, sizeof *f);
@@ -8,11 +14,12 @@ fx *fx_from(const pkv_blockmgr_config *cfg)
     f->cfg = *cfg;
     f->work = (pkv_block_work){ sizeof f->work, f->zero, FX_CAP, 0, f->copy, FX_CAP, 0 };
     f->match = (pkv_match)PKV_MATCH_INIT;
+    if (!f->cfg.log.fn) f->cfg.log = (pkv_logger){ remember, f->said };
     assert_ok(pkv_blockmgr_create(&f->cfg, NULL, &f->m));
     return f;
 }
 
-fx *fx_new(int32_t n_blocks, int32_t block_tokens, uint32_t flags)
+pkv_blockmgr_config fx_config(int32_t n_blocks, int32_t block_tokens, uint32_t flags)
 {
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
     cfg.n_blocks = n_blocks;
@@ -20,13 +27,24 @@ fx *fx_new(int32_t n_blocks, int32_t block_tokens, uint32_t flags)
     cfg.max_seqs = 8;
     cfg.max_seq_tokens = 64 * block_tokens;
     cfg.flags = flags;
+    return cfg;
+}
+
+fx *fx_new(int32_t n_blocks, int32_t block_tokens, uint32_t flags)
+{
+    pkv_blockmgr_config cfg = fx_config(n_blocks, block_tokens, flags);
     return fx_from(&cfg);
+}
+
+void fx_check(fx *f)
+{
+    if (pkv_blockmgr_check(f->m, 3) != PKV_OK) fail_msg("%s", f->said);
 }
 
 void fx_end(fx *f)
 {
     uint8_t digest[16];
-    assert_ok(pkv_blockmgr_check(f->m, 3));
+    fx_check(f);
     pkv_blockmgr_digest(f->m, digest);
     pkv_blockmgr_destroy(f->m);
     free(f);
@@ -64,12 +82,49 @@ pkv_tokens fx_text(const char *text, int32_t *ids)
     return t;
 }
 
-void fx_commit(fx *f, pkv_seq s, const char *text)
+pkv_status fx_put(fx *f, pkv_seq s, const char *text, pkv_step step)
 {
     int32_t ids[512];
     pkv_tokens t = fx_text(text, ids);
-    fx_reserve(f, s, t.n);
-    assert_ok(pkv_seq_commit(f->m, s, &t, PKV_STEP_NONE));
+    return pkv_seq_commit(f->m, s, &t, step);
+}
+
+void fx_commit_in(fx *f, pkv_seq s, const char *text, pkv_step step)
+{
+    fx_reserve(f, s, (int32_t)strlen(text));
+    assert_ok(fx_put(f, s, text, step));
+}
+
+void fx_commit(fx *f, pkv_seq s, const char *text)
+{
+    fx_commit_in(f, s, text, PKV_STEP_NONE);
+}
+
+pkv_step fx_begin(fx *f)
+{
+    pkv_step step;
+    assert_ok(pkv_step_begin(f->m, &step));
+    return step;
+}
+
+void fx_retire(fx *f, pkv_step step)
+{
+    assert_ok(pkv_step_retire(f->m, step));
+    fx_check(f);
+}
+
+void fx_abort(fx *f, pkv_step step)
+{
+    assert_ok(pkv_step_abort(f->m, step));
+    fx_check(f);
+}
+
+pkv_need fx_need(fx *f, pkv_seq s, int32_t n)
+{
+    pkv_reserve_req q = { s, n };
+    pkv_need need = PKV_NEED_INIT;
+    assert_ok(pkv_blockmgr_need(f->m, &q, 1, &need));
+    return need;
 }
 
 pkv_seq fx_fork(fx *f, pkv_seq s)
@@ -118,13 +173,18 @@ int32_t fx_row_len(fx *f, pkv_seq s)
     return n;
 }
 
-int32_t fx_block(fx *f, pkv_seq s, int32_t at)
+int32_t fx_group_block(fx *f, pkv_seq s, int32_t group, int32_t at)
 {
     const int32_t *ids;
     int32_t n;
-    assert_ok(pkv_seq_row(f->m, s, 0, &ids, &n));
+    assert_ok(pkv_seq_row(f->m, s, group, &ids, &n));
     assert_true(at < n);
     return ids[at];
+}
+
+int32_t fx_block(fx *f, pkv_seq s, int32_t at)
+{
+    return fx_group_block(f, s, 0, at);
 }
 
 pkv_seq_info_t fx_info(fx *f, pkv_seq s)
@@ -138,7 +198,9 @@ pkv_blockmgr_stats_t fx_stats(fx *f)
 {
     pkv_blockmgr_stats_t s = PKV_BLOCKMGR_STATS_INIT;
     pkv_blockmgr_stats(f->m, &s);
-    assert_int_equal(s.free_blocks + s.active_blocks + s.cached_blocks, s.n_blocks - 1);
+    assert_int_equal(s.free_blocks + s.active_blocks + s.cached_blocks + s.limbo_blocks +
+                         s.quarantine_blocks,
+                     s.n_blocks - 1);
     return s;
 }
 

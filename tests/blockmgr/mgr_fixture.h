@@ -4,6 +4,7 @@
 #define PKV_TESTS_MGR_FIXTURE_H
 
 #include "pagedkv/blockmgr.h"
+#include "pagedkv/blockmgr_steps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,11 +24,14 @@ typedef struct fx {
     pkv_block_copy copy[FX_CAP];
     pkv_block_work work; /* of the last call */
     pkv_match match;     /* of the last fx_match */
+    char said[256];      /* the last reason that the manager gave */
 } fx;
 
 /* Blocks in all (null block included), tokens per block; 8 sequences of 64 blocks. */
 fx *fx_new(int32_t n_blocks, int32_t block_tokens, uint32_t flags);
 fx *fx_from(const pkv_blockmgr_config *cfg);
+pkv_blockmgr_config fx_config(int32_t n_blocks, int32_t block_tokens, uint32_t flags);
+void fx_check(fx *f); /* the invariants hold; if not, the reason is printed */
 void fx_end(fx *f);
 
 pkv_seq fx_open(fx *f);
@@ -44,7 +48,16 @@ void fx_close(fx *f, pkv_seq s);
 int32_t fx_match(fx *f, const char *text, int32_t upto, pkv_seq *out);
 int32_t fx_probe(fx *f, const char *text);
 
+/* Steps. fx_commit_in reserves what is missing, fx_put commits into what is reserved. */
+pkv_step fx_begin(fx *f);
+void fx_retire(fx *f, pkv_step step);
+void fx_abort(fx *f, pkv_step step);
+void fx_commit_in(fx *f, pkv_seq s, const char *text, pkv_step step);
+pkv_status fx_put(fx *f, pkv_seq s, const char *text, pkv_step step);
+pkv_need fx_need(fx *f, pkv_seq s, int32_t n);
+
 int32_t fx_block(fx *f, pkv_seq s, int32_t at); /* id in the row */
+int32_t fx_group_block(fx *f, pkv_seq s, int32_t group, int32_t at);
 int32_t fx_row_len(fx *f, pkv_seq s);
 pkv_seq_info_t fx_info(fx *f, pkv_seq s);
 pkv_blockmgr_stats_t fx_stats(fx *f);
@@ -64,5 +77,13 @@ pkv_tokens fx_text(const char *text, int32_t *ids);
         assert_memory_equal(before_, after_, 16);                                                  \
     } while (0)
 #define assert_ok(call) assert_string_equal(pkv_status_name(call), "PKV_OK")
+
+/* The first `n` blocks of the eviction order go. */
+static inline void fx_evict(fx *f, int32_t n)
+{
+    int32_t evicted = -1;
+    assert_ok(pkv_blockmgr_evict(f->m, n, &evicted));
+    assert_int_equal(evicted, n);
+}
 
 #endif

@@ -1,20 +1,46 @@
-/* See oracle.h: lists, content nodes, releases, work lists and bytes, and what must always hold. */
+/* See oracle.h: blocks, their lists and states, releases, windows. */
 #include "oracle_blocks.h"
 
 #include <string.h>
 
-int or_blocks_for(const oracle *o, int64_t n)
+uint64_t or_handle(uint32_t gen, int idx)
 {
-    return (int)((n + o->T - 1) / o->T);
+    return (uint64_t)gen << 32 | (uint32_t)idx;
 }
 
-static void insert_at(int *a, int *n, int at, int v)
+bool or_is_state(const oracle *o, int g)
+{
+    return o->grp[g].kind == PKV_GROUP_STATE;
+}
+
+int or_place_of(const oracle *o, uint64_t step)
+{
+    for (int i = 0; step && i < o->cfg.max_steps; i++)
+        if (o->step[i].no == step) return i;
+    return -1;
+}
+
+bool or_waits(const oracle *o)
+{
+    if (o->cfg.flags & PKV_MGR_IN_ORDER) return false;
+    for (int i = 0; i < o->cfg.max_steps; i++)
+        if (o->step[i].no) return true;
+    return o->aborting;
+}
+
+int or_entries(const oracle *o, int g, int64_t n)
+{
+    if (or_is_state(o, g)) return n ? o->grp[g].state_blocks : 0;
+    return (int)((n + o->grp[g].block_tokens - 1) / o->grp[g].block_tokens);
+}
+
+void or_insert(int *a, int *n, int at, int v)
 {
     for (int i = (*n)++; i > at; i--) a[i] = a[i - 1];
     a[at] = v;
 }
 
-static int remove_at(int *a, int *n, int at)
+int or_remove(int *a, int *n, int at)
 {
     int v = a[at];
     for ((*n)--; at < *n; at++) a[at] = a[at + 1];
@@ -28,27 +54,25 @@ int or_find_in(const int *a, int n, int v)
     return -1;
 }
 
-int or_refs(const oracle *o, int b)
+int or_row_refs(const oracle *o, int b)
 {
     int n = 0;
     for (const or_seq *s = o->seq; s < o->seq + o->cfg.max_seqs; s++)
-        for (int i = 0; s->open && i < s->n_row; i++) n += s->row[i] == b;
+        for (int g = 0; s->open && g < o->G; g++)
+            for (int i = 0; i < s->n_row[g]; i++) n += s->row[g][i] == b;
     return n;
 }
 
-or_node *or_node_of(oracle *o, int b, int *spare)
+int or_refs(const oracle *o, int b)
 {
-    for (or_node *nd = o->node; nd < o->node + o->cfg.n_blocks; nd++) {
-        if (!nd->live) continue;
-        *spare = or_find_in(nd->spare, nd->n_spare, b);
-        if (nd->main == b || *spare >= 0) return nd;
-    }
-    return NULL;
+    return or_row_refs(o, b) + or_late_refs(o, b);
 }
+
+/* ---------------------------------------------------------------- the eviction order */
 
 bool or_listed(const oracle *o, int b, int *c, int *at)
 {
-    for (*c = 0; *c < 2; ++*c)
+    for (*c = 0; *c < OR_LISTS; ++*c)
         if ((*at = or_find_in(o->list[*c], o->n_list[*c], b)) >= 0) return true;
     return false;
 }
@@ -57,87 +81,164 @@ bool or_unlist(oracle *o, int b)
 {
     int c, at;
     if (!or_listed(o, b, &c, &at)) return false;
-    remove_at(o->list[c], &o->n_list[c], at);
+    or_remove(o->list[c], &o->n_list[c], at);
     return true;
 }
 
 int or_n_cached(const oracle *o)
 {
-    return o->n_list[0] + o->n_list[1];
+    int n = 0;
+    for (int c = 0; c < OR_LISTS; c++) n += o->n_list[c];
+    return n;
 }
 
-void or_cache(oracle *o, const or_node *nd)
+/* The node whose block in group `g` lies before that of `nd`, or NULL. */
+static or_node *before_in_group(oracle *o, const or_node *nd, int g)
 {
-    int c, at;
-    if (nd->parent >= 0 && or_listed(o, o->node[nd->parent].main, &c, &at)) {
-        insert_at(o->list[c], &o->n_list[c], at, nd->main);
-    } else {
-        c = nd->hit && !(o->cfg.flags & PKV_MGR_PLAIN_LRU);
-        insert_at(o->list[c], &o->n_list[c], o->n_list[c], nd->main);
+    int at = nd->parent;
+    for (int i = o->grp[g].block_tokens / o->T; i > 1 && at >= 0; i--) at = o->node[at].parent;
+    return at < 0 ? NULL : &o->node[at];
+}
+
+static int own_list(const or_node *nd)
+{
+    if (nd->prio < PKV_PRIORITY_DEFAULT) return 1 + nd->prio;
+    return nd->prio > PKV_PRIORITY_DEFAULT ? nd->prio + 2 : nd->hit ? OR_PROTECTED : OR_PROBATION;
+}
+
+void or_cache(oracle *o, int b)
+{
+    int g, k, c = 0, at;
+    const or_node *nd = or_node_of(o, b, &g, &k);
+    if (!nd || k >= 0) {
+        BROKEN(o, "a block without content on an eviction list");
+        return;
     }
-    while (o->n_list[1] > 4 * or_n_cached(o) / 5) {
-        insert_at(o->list[0], &o->n_list[0], o->n_list[0], remove_at(o->list[1], &o->n_list[1], 0));
+    or_node *up = o->grp[g].kind == PKV_GROUP_FULL ? before_in_group(o, nd, g) : NULL;
+    if (up && up->main[g] && or_listed(o, up->main[g], &c, &at)) {
+        or_insert(o->list[c], &o->n_list[c], at, b);
+        o->cover[OR_BEFORE_ITS_PARENT]++;
+    } else {
+        c = MAX(own_list(nd), nd->floor);
+        if (o->cfg.flags & PKV_MGR_PLAIN_LRU) c = OR_PROBATION;
+        else o->cover[OR_RAISED_BY_CHILD] += nd->floor > own_list(nd);
+        if (nd->epoch != o->epoch) c = OR_STALE, o->cover[OR_STALE_LISTED]++;
+        or_insert(o->list[c], &o->n_list[c], o->n_list[c], b);
+    }
+    if (up) up->floor = MAX(up->floor, c);
+    while (o->n_list[OR_PROTECTED] > or_n_cached(o) / 3) {
+        at = or_remove(o->list[OR_PROTECTED], &o->n_list[OR_PROTECTED], 0);
+        or_insert(o->list[OR_PROBATION], &o->n_list[OR_PROBATION], o->n_list[OR_PROBATION], at);
         o->cover[OR_DEMOTED]++;
     }
 }
+
+int or_victim(oracle *o)
+{
+    int c = 0, g, k;
+    while (c < OR_LISTS && !o->n_list[c]) c++;
+    if (c == OR_LISTS) {
+        BROKEN(o, "nothing to evict");
+        return 1;
+    }
+    int b = or_remove(o->list[c], &o->n_list[c], 0);
+    const or_node *nd = or_node_of(o, b, &g, &k);
+    o->cover[OR_SNAPSHOT_EVICTED] += nd && or_is_state(o, g);
+    o->stats.evicted_blocks++;
+    o->cover[c == OR_STALE       ? OR_CACHED_EVICTED_STALE
+             : c < OR_PROBATION  ? OR_CACHED_EVICTED_PRIORITY
+             : c == OR_PROBATION ? OR_CACHED_EVICTED
+                                 : OR_CACHED_EVICTED_PROTECTED]++;
+    or_unlink(o, b);
+    return b;
+}
+
+/* ---------------------------------------------------------------- taking and releasing */
 
 void or_make_free(oracle *o, int b)
 {
     o->free_id[o->n_free++] = b;
 }
 
-or_node *or_newest_child(oracle *o, int ns, int parent, uint64_t below)
+static void claim_from_limbo(oracle *o, int b)
 {
-    or_node *best = NULL;
-    for (or_node *nd = o->node; nd < o->node + o->cfg.n_blocks; nd++)
-        if (nd->live && nd->ns == ns && nd->parent == parent && nd->born < below &&
-            (!best || nd->born > best->born))
-            best = nd;
-    return best;
+    int at = or_find_in(o->limbo, o->n_limbo, b);
+    if (at < 0) BROKEN(o, "a claimed block is neither used, cached nor in LIMBO");
+    else or_remove(o->limbo, &o->n_limbo, at);
 }
 
-bool or_has_child(oracle *o, const or_node *nd)
+void or_claim(oracle *o, int b)
 {
-    return or_newest_child(o, nd->ns, (int)(nd - o->node), UINT64_MAX) != NULL;
-}
-
-void or_unlink_block(oracle *o, int b)
-{
-    int k;
-    or_node *nd = or_node_of(o, b, &k);
-    if (!nd) return;
-    if (k >= 0) {
-        remove_at(nd->spare, &nd->n_spare, k);
-    } else if (nd->n_spare) {
-        nd->main = remove_at(nd->spare, &nd->n_spare, 0);
+    if (or_unlist(o, b)) {
+        o->cover[OR_CACHED_TO_ACTIVE]++;
     } else {
-        if (or_has_child(o, nd)) BROKEN(o, "a node goes before its child");
-        nd->live = false;
+        claim_from_limbo(o, b);
+        o->cover[OR_LIMBO_TO_ACTIVE]++;
     }
 }
 
 void or_release(oracle *o, int b)
 {
-    int k;
+    int g, k;
     if (or_refs(o, b)) return;
-    or_node *nd = or_node_of(o, b, &k);
-    if (nd && k < 0 && !nd->n_spare) {
-        o->cover[OR_ACTIVE_TO_CACHED]++;
-        or_cache(o, nd);
-        return;
+    or_node *nd = or_node_of(o, b, &g, &k);
+    const bool spare = nd && k >= 0, promoted = nd && !spare && nd->n_spare[g] > 0;
+    if (spare || promoted) {
+        o->cover[spare ? OR_SPARE_FREED : OR_SPARE_TOOK_OVER]++;
+        or_unlink(o, b);
+        nd = NULL;
     }
-    o->cover[!nd ? OR_ACTIVE_TO_FREE : k < 0 ? OR_SPARE_TOOK_OVER : OR_SPARE_FREED]++;
-    or_unlink_block(o, b);
-    or_make_free(o, b);
+    if (or_waits(o)) {
+        o->limbo[o->n_limbo++] = b;
+        o->stamp[b] = o->n_begun;
+        o->cover[OR_ACTIVE_TO_LIMBO]++;
+    } else if (nd) {
+        o->cover[OR_ACTIVE_TO_CACHED]++;
+        or_cache(o, b);
+    } else {
+        o->cover[OR_ACTIVE_TO_FREE]++;
+        or_make_free(o, b);
+    }
 }
 
-void or_shorten_row(oracle *o, or_seq *s, int n)
+void or_drain(oracle *o)
 {
-    while (s->n_row > n) {
-        int b = s->row[--s->n_row];
-        s->row[s->n_row] = 0;
-        or_release(o, b);
+    uint64_t oldest = UINT64_MAX;
+    int g, k;
+    for (int i = 0; i < o->cfg.max_steps; i++)
+        if (o->step[i].no) oldest = MIN(oldest, o->step[i].no);
+    for (int i = 0; i < o->n_limbo;) {
+        int b = o->limbo[i];
+        if (o->stamp[b] >= oldest) {
+            o->cover[OR_LIMBO_WAITS_FOR_OLDER]++;
+            i++;
+            continue;
+        }
+        or_remove(o->limbo, &o->n_limbo, i);
+        const bool found = or_node_of(o, b, &g, &k) != NULL;
+        o->cover[found ? OR_LIMBO_TO_CACHED : OR_LIMBO_TO_FREE]++;
+        if (found) or_cache(o, b);
+        else or_make_free(o, b);
     }
+}
+
+void or_shorten(oracle *o, or_seq *s, int n)
+{
+    for (int k = 0; k < OR_STEPS; k++) s->hi[k] = MIN(s->hi[k], n); /* what was launched is void */
+    for (int g = 0; g < o->G; g++) {
+        const int keep = or_entries(o, g, n);
+        while (s->n_row[g] > keep) {
+            int b = s->row[g][--s->n_row[g]];
+            s->row[g][s->n_row[g]] = 0;
+            if (b) or_release(o, b);
+        }
+    }
+}
+
+pkv_status or_verdict(const oracle *o, int n)
+{
+    if (n <= o->n_free + or_n_cached(o)) return PKV_OK;
+    return n <= o->n_free + or_n_cached(o) + o->n_limbo ? PKV_E_AGAIN : PKV_E_NO_BLOCKS;
 }
 
 int or_take(oracle *o, pkv_block_work *w)
@@ -147,16 +248,17 @@ int or_take(oracle *o, pkv_block_work *w)
         b = o->free_id[--o->n_free];
         o->cover[OR_FREE_TO_ACTIVE]++;
     } else {
-        int c = o->n_list[0] ? 0 : 1;
-        b = remove_at(o->list[c], &o->n_list[c], 0);
-        or_unlink_block(o, b);
-        o->stats.evicted_blocks++;
-        o->cover[c ? OR_CACHED_EVICTED_PROTECTED : OR_CACHED_EVICTED]++;
+        b = or_victim(o);
     }
+    for (int i = 0; i < o->cfg.max_steps; i++)
+        if (o->step[i].no && o->step[i].reads[b]) BROKEN(o, "taken while an open step reads it");
+    if (or_covered(o, b)) BROKEN(o, "taken with content on it");
     if (o->cfg.zero_policy == PKV_ZERO_ALWAYS ||
-        (o->cfg.zero_policy == PKV_ZERO_ON_DOMAIN_CHANGE && !o->used[b]))
-        w->zero[w->n_zero++] = b;
-    else if (o->cfg.zero_policy == PKV_ZERO_ON_DOMAIN_CHANGE) o->cover[OR_ZERO_FRESH_ONLY]++;
+        (o->cfg.zero_policy == PKV_ZERO_ON_DOMAIN_CHANGE && !o->used[b])) {
+        if (w) w->zero[w->n_zero++] = b;
+    } else if (o->cfg.zero_policy == PKV_ZERO_ON_DOMAIN_CHANGE) {
+        o->cover[OR_ZERO_FRESH_ONLY]++;
+    }
     o->used[b] = true;
     o->stats.taken_blocks++;
     return b;
@@ -172,184 +274,37 @@ int or_zeros_of(const oracle *o, int n, int surplus)
     return z;
 }
 
-void or_run_work(oracle *o, const pkv_block_work *w)
+/* ---------------------------------------------------------------- windows */
+
+int or_first(const oracle *o, int g, int p)
 {
-    for (int i = 0; i < w->n_zero; i++) memset(o->bytes[w->zero[i]], 0, sizeof o->bytes[0]);
-    for (int i = 0; i < w->n_copy; i++)
-        memcpy(o->bytes[w->copy[i].dst], o->bytes[w->copy[i].src],
-               (size_t)w->copy[i].n_tokens * sizeof(uint64_t));
-    o->stats.copies += (uint64_t)w->n_copy;
+    const int w = o->grp[g].window_tokens;
+    if (o->grp[g].kind == PKV_GROUP_FULL) return 0;
+    return o->grp[g].kind == PKV_GROUP_CHUNKED ? p - p % w : MAX(0, p - w + 1);
 }
 
-or_unit or_unit_at(const int32_t *ids, const pkv_extra *ex, int n_ex, int at, int n)
+bool or_needed(const oracle *o, int g, int p, int i)
 {
-    or_unit u;
-    memset(&u, 0, sizeof u);
-    u.n = n;
-    memcpy(u.tok, ids + at, (size_t)n * sizeof *ids);
-    for (int i = 0; i < n_ex; i++) {
-        if (ex[i].first >= at + n || (int64_t)ex[i].first + ex[i].n <= at) continue;
-        or_entry *e = &u.ex[u.n_ex++];
-        e->off = (int64_t)ex[i].first - at;
-        e->n = ex[i].n;
-        memcpy(e->digest, ex[i].digest, 32);
-    }
-    return u;
+    const int t = o->grp[g].block_tokens, from = i * t, to = from + t;
+    if (from < p && to > or_first(o, g, p) && or_first(o, g, p) < p) return true;
+    return from < MIN(o->grp[g].sink_tokens, p);
 }
 
-or_node *or_find(oracle *o, int ns, int parent, const or_unit *u)
+void or_slide(oracle *o, or_seq *s)
 {
-    for (or_node *nd = o->node; nd < o->node + o->cfg.n_blocks; nd++)
-        if (nd->live && nd->ns == ns && nd->parent == parent && !memcmp(&nd->key, u, sizeof *u))
-            return nd;
-    return NULL;
-}
-
-/* Extra entries kept for the block being filled, unit `at` of a sequence. */
-static int tail_extras(const oracle *o, const or_seq *s, int at)
-{
-    if (!s->open || s->ended || !(o->cfg.flags & PKV_MGR_PREFIX_CACHE)) return 0;
-    if (s->committed == at * o->T) return 0;
-    return or_unit_at(s->tok, s->ex, s->n_ex, at * o->T, s->committed - at * o->T).n_ex;
-}
-
-void or_count_content(const oracle *o, int *nodes, int *extras)
-{
-    *nodes = *extras = 0;
-    for (const or_node *nd = o->node; nd < o->node + o->cfg.n_blocks; nd++)
-        if (nd->live) ++*nodes, *extras += nd->key.n_ex;
-    for (const or_seq *s = o->seq; s < o->seq + o->cfg.max_seqs; s++)
-        *extras += tail_extras(o, s, s->committed / o->T);
-}
-
-void or_keep_tail(oracle *o, or_seq *s, int at)
-{
-    int nodes, extras;
-    or_count_content(o, &nodes, &extras);
-    if (s->committed == (at + 1) * o->T) extras += tail_extras(o, s, at);
-    if (s->ended || extras <= o->cfg.max_extras) return;
-    s->ended = true;
-    o->cover[OR_UNIT_NO_EXTRA]++;
-}
-
-bool or_attach(oracle *o, int ns, int parent, const or_unit *u, const uint64_t *sum, int b)
-{
-    int nodes, extras, k;
-    bool partial = u->n < o->T;
-    or_node *nd = or_find(o, ns, parent, u), *old = or_node_of(o, b, &k);
-    or_count_content(o, &nodes, &extras);
-    bool full = o->probe_nodes && nodes >= o->probe_nodes; /* judged with the old key in place */
-    nodes -= old && k < 0 && !old->n_spare;                /* goes to make room */
-    if (!nd && (full || nodes >= o->cfg.max_nodes)) {
-        o->cover[partial ? OR_PARTIAL_REFUSED : OR_UNIT_NO_NODE]++;
-        return false;
-    }
-    or_unlink_block(o, b);
-    if (nd && or_refs(o, nd->main)) {
-        insert_at(nd->spare, &nd->n_spare, nd->n_spare, b);
-        o->cover[partial ? OR_PARTIAL_SPARE : OR_SPARE_MADE]++;
-    } else if (nd) {
-        if (!or_unlist(o, nd->main)) BROKEN(o, "neither referenced nor cached");
-        or_make_free(o, nd->main);
-        nd->main = b;
-        o->cover[partial ? OR_PARTIAL_TOOK_CACHED : OR_CACHED_REPLACED]++;
-    } else {
-        for (nd = o->node; nd->live;) nd++;
-        *nd = (or_node){
-            .live = true, .ns = ns, .parent = parent, .born = ++o->born, .key = *u, .main = b
-        };
-        memcpy(nd->sum, sum, (size_t)u->n * sizeof *sum);
-        o->cover[OR_PARTIAL_MADE] += partial;
-    }
-    return true;
-}
-
-int or_node_at(oracle *o, const or_seq *s, int n)
-{
-    int k;
-    if (n == 0) return -1;
-    const or_node *nd = or_node_of(o, s->row[n - 1], &k);
-    if (!nd) BROKEN(o, "an indexed unit without a node");
-    return nd ? (int)(nd - o->node) : -1;
-}
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
-
-void or_append(oracle *o, or_seq *s, const pkv_tokens *t, int n)
-{
-    int at = s->committed;
-    for (int i = 0; n > 0 && i < t->n_extras; i++) {
-        pkv_extra e = t->extras[i];
-        if (e.first >= n) break;
-        e.first += at;
-        if (!s->n_ex || s->ex[s->n_ex - 1].first < e.first) s->ex[s->n_ex++] = e;
-    }
-    for (int i = at; i < at + n; i++) {
-        uint64_t h = i ? s->sum[i - 1] : mix((uint64_t)s->ns, o->ns[s->ns].gen);
-        s->tok[i] = t->ids ? t->ids[i - at] : 0;
-        h = mix(mix(h, (uint32_t)s->tok[i]), 1);
-        for (int k = 0; k < s->n_ex; k++) {
-            const pkv_extra *e = &s->ex[k];
-            if (i < e->first || i >= (int64_t)e->first + e->n) continue;
-            h = mix(mix(h, (uint64_t)(i - e->first)), (uint64_t)e->n);
-            for (int d = 0; d < 32; d++) h = mix(h, e->digest[d]);
+    const int p = MAX(0, s->settled - o->cfg.rollback_tokens);
+    for (int g = 0; g < o->G; g++) {
+        if (or_is_state(o, g)) continue;
+        const int t = o->grp[g].block_tokens, sinks = or_entries(o, g, o->grp[g].sink_tokens);
+        for (int i = 0; i < s->n_row[g] && (i + 1) * t <= or_first(o, g, s->settled); i++) {
+            const int b = s->row[g][i];
+            if (!b) continue;
+            o->cover[OR_SINK_KEPT] += i < sinks;
+            o->cover[OR_ROLLBACK_KEPT] += i >= sinks && (i + 1) * t > or_first(o, g, p);
+            if (i < sinks || (i + 1) * t > or_first(o, g, p)) continue;
+            s->row[g][i] = 0;
+            o->cover[or_waits(o) ? OR_WINDOW_RELEASED_LATE : OR_WINDOW_RELEASED]++;
+            or_release(o, b);
         }
-        s->sum[i] = h;
     }
-}
-
-bool or_tokens_ok(const oracle *o, const pkv_tokens *t)
-{
-    if (t->n < 0 || t->n_extras < 0) return false;
-    if (!t->ids && t->n > 0 && (o->cfg.flags & PKV_MGR_PREFIX_CACHE)) return false;
-    for (int i = 0; i < t->n_extras; i++) {
-        const pkv_extra *e = &t->extras[i];
-        int64_t end = (int64_t)e->first + e->n;
-        if (e->n < 1 || end <= 0 || e->first >= t->n) return false;
-        if (i && (int64_t)e[-1].first + e[-1].n > e->first) return false;
-    }
-    return true;
-}
-
-static void check_node(oracle *o, const or_node *nd)
-{
-    int c, at, pc, pat;
-    bool on_list = or_listed(o, nd->main, &c, &at);
-    if (on_list != !or_refs(o, nd->main)) BROKEN(o, "main block neither used nor cached");
-    for (int k = -1; k < nd->n_spare; k++) {
-        int b = k < 0 ? nd->main : nd->spare[k];
-        if (k >= 0 && !or_refs(o, b)) BROKEN(o, "unused spare");
-        if (memcmp(o->bytes[b], nd->sum, (size_t)nd->key.n * sizeof nd->sum[0]))
-            BROKEN(o, "a findable block does not hold its content");
-    }
-    if (nd->parent < 0) return;
-    if (!o->node[nd->parent].live) BROKEN(o, "a node without its parent");
-    if (!or_listed(o, o->node[nd->parent].main, &pc, &pat)) return;
-    if (!on_list || pc < c || (pc == c && pat < at)) BROKEN(o, "a parent goes before its child");
-}
-
-const char *or_check(oracle *o)
-{
-    int c, at, k;
-    for (int b = 1; b < o->cfg.n_blocks; b++) {
-        bool is_free = or_find_in(o->free_id, o->n_free, b) >= 0;
-        if (is_free + or_listed(o, b, &c, &at) + (or_refs(o, b) > 0) != 1)
-            BROKEN(o, "a block in no state, or in two");
-        if (is_free && or_node_of(o, b, &k)) BROKEN(o, "a free block with a node");
-    }
-    for (const or_node *nd = o->node; nd < o->node + o->cfg.n_blocks; nd++)
-        if (nd->live) check_node(o, nd);
-    for (const or_seq *s = o->seq; s < o->seq + o->cfg.max_seqs; s++) {
-        for (int i = 0; s->open && i < s->committed; i++)
-            if (o->bytes[s->row[i / o->T]][i % o->T] != s->sum[i])
-                BROKEN(o, "a row reads other tokens than its sequence's");
-        for (int i = s->committed; s->open && i < s->reserved; i++)
-            if (or_refs(o, s->row[i / o->T]) != 1) BROKEN(o, "reserved slot in a shared block");
-        if (s->open && s->n_row != or_blocks_for(o, s->reserved)) BROKEN(o, "row length");
-    }
-    return o->broken;
 }

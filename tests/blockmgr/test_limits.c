@@ -337,12 +337,13 @@ static void configuration(void **state)
 }
 
 /* Sizes that a test cannot hold are still answered, without overflow: the largest manager there is.
- * Sixteen tokens more in the longest sequence are sixteen ids more per row, and one cache line of
- * scratch; all but the rows is a few hundred bytes per block, sequence and namespace. */
+ * Sixteen tokens more in the longest sequence are sixteen ids more per row and per hold, and one
+ * cache line of scratch; all but the rows is a few hundred bytes per block, sequence and namespace.
+ */
 static void huge_configurations(void **state)
 {
     (void)state;
-    const size_t seqs = (size_t)1 << 24, longest = (size_t)INT32_MAX - 1024;
+    const size_t seqs = (size_t)1 << 24, longest = (size_t)INT32_MAX - 2048;
     pkv_blockmgr_config cfg = small();
     size_t one = pkv_blockmgr_bytes(&cfg);
     assert_true(one > 0 && one < 100000);
@@ -350,13 +351,14 @@ static void huge_configurations(void **state)
     assert_true(pkv_blockmgr_bytes(&cfg) / 100 > (size_t)INT32_MAX / 2);
     cfg.max_seqs = 1 << 24;
     cfg.block_tokens = 1;
-    cfg.max_seq_tokens = INT32_MAX - 1024;
+    cfg.max_seq_tokens = INT32_MAX - 2048;
+    cfg.max_holds = 1;
     size_t all = pkv_blockmgr_bytes(&cfg), rows = seqs * longest * 4;
     assert_true(all > rows);
-    assert_true(all - rows < 400 * ((size_t)INT32_MAX + seqs + 64) + 4 * longest);
+    assert_true(all - rows < 400 * ((size_t)INT32_MAX + seqs + 64) + 8 * longest);
     cfg.max_seq_tokens -= 16;
-    assert_int_equal(all - pkv_blockmgr_bytes(&cfg), 16 * 4 * seqs + 64);
-    cfg.max_seq_tokens = INT32_MAX - 1023; /* the first that is refused */
+    assert_int_equal(all - pkv_blockmgr_bytes(&cfg), 16 * 4 * (seqs + 1) + 64);
+    cfg.max_seq_tokens = INT32_MAX - 2047; /* the first that is refused */
     assert_int_equal(pkv_blockmgr_bytes(&cfg), 0);
 }
 
