@@ -6,6 +6,10 @@
  * mode), where any other one ends it with SIGKILL. That both means bite is tested as well. */
 #include "mgr_fixture.h"
 
+#include "pagedkv/blockmgr_holds.h"
+#include "pagedkv/blockmgr_raw.h"
+#include "pagedkv/blockmgr_tables.h"
+
 #include <dlfcn.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -102,13 +106,17 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 
 /* ---------------------------------------------------------------- the mix */
 
-enum { MIX_SEQS = 6, MIX_TOKENS = 64, MIX_FN = 20 };
+enum { MIX_SEQS = 6, MIX_TOKENS = 64, MIX_RAW = 6, MIX_SLOTS = 4, MIX_FN = 45 };
 
 typedef struct mix {
     pkv_blockmgr *m;
     uint64_t rng;
     pkv_seq seq[MIX_SEQS + 1]; /* the last one is stale for ever */
     pkv_ns ns;
+    pkv_step step[MIX_SLOTS]; /* open ones, and {0} */
+    pkv_hold hold[MIX_SLOTS]; /* running and expired ones, and {0} */
+    int32_t raw[MIX_RAW], n_raw;
+    uint64_t now;
     int n_open;
     uint32_t did[MIX_FN], refused; /* OK calls per function */
 } mix;
@@ -161,7 +169,7 @@ static void change_something(mix *x, uint32_t fn, pkv_seq s, pkv_tokens *t)
     case 3:
         if (pkv_seq_info(x->m, s, &info) == PKV_OK) t->n = info.reserved - info.committed;
         t->n_extras = t->extras->first < t->n && draw(x, 2);
-        st = pkv_seq_commit(x->m, s, t, PKV_STEP_NONE);
+        st = pkv_seq_commit(x->m, s, t, x->step[draw(x, MIX_SLOTS)]);
         break;
     case 4:
         if (x->n_open == MIX_SEQS) break;
@@ -233,6 +241,137 @@ static void ask_something(mix *x, uint32_t fn, pkv_seq s, const pkv_tokens *t)
     note(x, (int)fn, st);
 }
 
+static pkv_status steps_and_policy(mix *x, uint32_t fn, pkv_seq s)
+{
+    int32_t zero[128], evicted;
+    pkv_block_copy copy[8];
+    pkv_block_work w = { sizeof w, zero, 128, 0, copy, 8, 0 };
+    pkv_step *step = &x->step[draw(x, MIX_SLOTS)];
+    pkv_status st;
+    switch (fn) {
+    case 20:
+        return step->v ? PKV_E_LIMIT : pkv_step_begin(x->m, step);
+    case 21:
+    case 22:
+        st = fn == 21 ? pkv_step_retire(x->m, *step) : pkv_step_abort(x->m, *step);
+        step->v = 0;
+        return st;
+    case 23:
+        return pkv_seq_retain(x->m, s, 0, (int32_t)draw(x, 8), (int32_t)draw(x, 9));
+    case 24:
+        return pkv_blockmgr_decay(x->m);
+    case 25:
+        return pkv_blockmgr_evict(x->m, (int32_t)draw(x, 3), &evicted);
+    case 26:
+        return draw(x, 20) ? PKV_OK : pkv_blockmgr_new_epoch(x->m);
+    default:
+        return pkv_seq_snapshot(x->m, s, &w);
+    }
+}
+
+static pkv_status tables(mix *x, uint32_t fn, pkv_seq s)
+{
+    pkv_table_range ranges[MIX_SEQS];
+    pkv_delta d = PKV_DELTA_INIT;
+    pkv_kernel_view v = PKV_KERNEL_VIEW_INIT;
+    int32_t ids[MIX_SEQS * MIX_TOKENS], n, local;
+    int64_t slots[4];
+    v.kernel_tokens = 2;
+    switch (fn) {
+    case 28:
+        return pkv_table_delta(x->m, 0, ranges, MIX_SEQS, ids, MIX_SEQS * MIX_TOKENS, &d);
+    case 29:
+        return pkv_table_resync(x->m, 0);
+    case 30:
+        return pkv_seqs_common(x->m, x->seq, x->n_open, 0, &n);
+    case 31:
+        return pkv_seq_view_slots(x->m, s, 0, &v, 0, 4, slots);
+    default:
+        return pkv_seq_view_row(x->m, s, 0, &v, ids, MIX_SEQS * MIX_TOKENS, &n, &local);
+    }
+}
+
+static pkv_status poll_holds(mix *x)
+{
+    pkv_hold_result done[MIX_SLOTS];
+    int32_t n = 0;
+    pkv_status st = pkv_blockmgr_poll(x->m, ++x->now, done, MIX_SLOTS, &n);
+    for (int32_t i = 0; i < n; i++)
+        for (int k = 0; k < MIX_SLOTS; k++)
+            if (x->hold[k].v == done[i].hold.v && done[i].end != PKV_HOLD_EXPIRED) x->hold[k].v = 0;
+    return st;
+}
+
+static pkv_status holds(mix *x, uint32_t fn, pkv_seq s)
+{
+    pkv_hold *h = &x->hold[draw(x, MIX_SLOTS)];
+    pkv_swap_copy copy[16];
+    int32_t ids[16], n;
+    pkv_status st;
+    if (h->v && (fn == 33 || fn >= 38)) return PKV_E_LIMIT; /* no place to keep it */
+    switch (fn) {
+    case 33:
+        return pkv_hold_open(x->m, s, 1 + (int32_t)draw(x, 8), x->now + draw(x, 40), h);
+    case 34:
+        return pkv_hold_blocks(x->m, *h, 0, ids, 16, &n);
+    case 35:
+        pkv_hold_post(x->m, *h, draw(x, 3) ? PKV_OK : PKV_E_IO);
+        return PKV_OK;
+    case 36:
+        return poll_holds(x);
+    case 37:
+        st = pkv_hold_reclaim(x->m, *h);
+        if (st == PKV_OK) h->v = 0;
+        return st;
+    case 38:
+        return pkv_seqs_suspend(x->m, &s, 1, x->now + 30, copy, 16, &n, h);
+    default:
+        return pkv_seqs_resume(x->m, &s, 1, x->now + 30, copy, 16, &n, h);
+    }
+}
+
+static pkv_status raw_blocks(mix *x, uint32_t fn, const pkv_tokens *t)
+{
+    int32_t zero[4], n, at = x->n_raw ? (int32_t)draw(x, (uint32_t)x->n_raw) : 0;
+    pkv_block_work w = { sizeof w, zero, 4, 0, NULL, 0, 0 };
+    pkv_tokens unit = { t->ids, 4, NULL, 0 };
+    pkv_status st = PKV_OK;
+    switch (fn) {
+    case 40:
+        if (x->n_raw == MIX_RAW) break;
+        st = pkv_blocks_take(x->m, 1, &x->raw[x->n_raw], &w);
+        x->n_raw += st == PKV_OK;
+        break;
+    case 41:
+        if (x->n_raw == 0 || x->n_raw == MIX_RAW) break;
+        st = pkv_blocks_ref(x->m, &x->raw[at], 1);
+        if (st == PKV_OK) x->raw[x->n_raw++] = x->raw[at];
+        break;
+    case 42:
+        if (x->n_raw == 0) break;
+        st = pkv_blocks_unref(x->m, &x->raw[at], 1);
+        x->raw[at] = x->raw[--x->n_raw];
+        break;
+    case 43:
+        if (x->n_raw) st = pkv_block_publish(x->m, x->ns, 0, &unit, x->raw[at]);
+        break;
+    default:
+        st = pkv_blocks_lookup(x->m, x->ns, t, &x->raw[x->n_raw], MIX_RAW - x->n_raw, &n);
+        if (st == PKV_OK) x->n_raw += n;
+        break;
+    }
+    return st;
+}
+
+static void second_layer(mix *x, uint32_t fn, pkv_seq s, const pkv_tokens *t)
+{
+    pkv_status st = fn < 28   ? steps_and_policy(x, fn, s)
+                    : fn < 33 ? tables(x, fn, s)
+                    : fn < 40 ? holds(x, fn, s)
+                              : raw_blocks(x, fn, t);
+    note(x, (int)fn, st);
+}
+
 /* Uses no function of the C library but memcpy and its kind. */
 static void run_mix(mix *x, int n)
 {
@@ -241,10 +380,11 @@ static void run_mix(mix *x, int n)
         pkv_extra ex;
         pkv_tokens t = some_tokens(x, ids, &ex);
         pkv_seq s = x->seq[draw(x, 40) ? draw(x, MIX_SEQS) : MIX_SEQS];
-        uint32_t fn = draw(x, 4) ? draw(x, 9) : draw(x, MIX_FN);
+        uint32_t fn = draw(x, 3) ? draw(x, 9) : draw(x, MIX_FN);
         if (fn == 8 && draw(x, 8)) fn = 2;
         if (fn < 9) change_something(x, fn, s, &t);
-        else ask_something(x, fn, s, &t);
+        else if (fn < 20) ask_something(x, fn, s, &t);
+        else second_layer(x, fn, s, &t);
     }
 }
 
@@ -262,6 +402,7 @@ static mix new_mix(fx **f)
     cfg.max_seqs = MIX_SEQS;
     cfg.max_seq_tokens = MIX_TOKENS;
     cfg.max_extras = 8;
+    cfg.n_host_blocks = 40;
     cfg.flags |= PKV_MGR_PARTIAL_HITS;
     cfg.zero_policy = PKV_ZERO_ON_DOMAIN_CHANGE;
     cfg.log = (pkv_logger){ keep_quiet, NULL };
