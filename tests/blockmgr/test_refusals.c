@@ -330,6 +330,41 @@ static void views_that_do_not_divide(void **state)
     fx_end(f);
 }
 
+/* Questions change nothing, whatever is going on. */
+static void questions(void **state)
+{
+    (void)state;
+    fx *f = with_host();
+    pkv_seq s = fx_with(f, "abcdefgh"), closing = fx_open(f);
+    pkv_hold h;
+    pkv_step one = fx_begin(f);
+    fx_commit_in(f, closing, "xyzxyz", one);
+    fx_close(f, closing);
+    assert_ok(pkv_hold_open(f->m, s, 5, 9, &h));
+    int32_t tokens[8], ids[8], n, k;
+    int64_t slots[8];
+    const int32_t *row;
+    pkv_tokens t = fx_text("abcdefgh", tokens);
+    pkv_reserve_req q = { s, 70 };
+    pkv_need need = PKV_NEED_INIT;
+    pkv_seq_info_t info = PKV_SEQ_INFO_INIT;
+    pkv_kernel_view v = PKV_KERNEL_VIEW_INIT;
+    fx_refused(f, PKV_OK, pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &t, &f->match));
+    fx_refused(f, PKV_OK, pkv_blockmgr_need(f->m, &q, 1, &need));
+    fx_refused(f, PKV_OK, pkv_seq_info(f->m, s, &info));
+    fx_refused(f, PKV_OK, pkv_seq_row(f->m, s, 0, &row, &n));
+    fx_refused(f, PKV_OK, pkv_seq_slots(f->m, s, 0, 0, 8, slots));
+    fx_refused(f, PKV_OK, pkv_blockmgr_rows(f->m, 0, &row, &n));
+    fx_refused(f, PKV_OK, pkv_seqs_common(f->m, &s, 1, 0, &n));
+    fx_refused(f, PKV_OK, pkv_seq_view_slots(f->m, s, 0, &v, 0, 8, slots));
+    fx_refused(f, PKV_OK, pkv_seq_view_row(f->m, s, 0, &v, ids, 8, &n, &k));
+    fx_refused(f, PKV_OK, pkv_hold_blocks(f->m, h, 0, ids, 8, &n));
+    fx_refused(f, PKV_OK, pkv_blockmgr_check(f->m, 3));
+    fx_retire(f, one);
+    fx_close(f, s);
+    fx_end(f);
+}
+
 /* Structs of another size: PKV_E_ABI whatever else is right. */
 static void other_struct_sizes(void **state)
 {
@@ -454,11 +489,17 @@ static void plans_of_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stale_sequences),          cmocka_unit_test(stale_steps_and_holds),
-        cmocka_unit_test(stale_namespaces),         cmocka_unit_test(null_steps_policy_tables),
-        cmocka_unit_test(null_holds_swap_raw),      cmocka_unit_test(numbers),
-        cmocka_unit_test(views_that_do_not_divide), cmocka_unit_test(other_struct_sizes),
-        cmocka_unit_test(configurations),           cmocka_unit_test(plans_of_groups),
+        cmocka_unit_test(stale_sequences),
+        cmocka_unit_test(stale_steps_and_holds),
+        cmocka_unit_test(stale_namespaces),
+        cmocka_unit_test(null_steps_policy_tables),
+        cmocka_unit_test(null_holds_swap_raw),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(views_that_do_not_divide),
+        cmocka_unit_test(other_struct_sizes),
+        cmocka_unit_test(questions),
+        cmocka_unit_test(configurations),
+        cmocka_unit_test(plans_of_groups),
     };
     return cmocka_run_group_tests_name("refusals", tests, NULL, NULL);
 }

@@ -80,6 +80,34 @@ static void it_counts_as_blocks(void **state)
     fx_end(f);
 }
 
+/* States of one block each, side by side. */
+static void states_of_one_block(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = fx_config(30, 2, CACHE);
+    static const pkv_group g[2] = { { PKV_GROUP_STATE, 0, 0, 0, 1 },
+                                    { PKV_GROUP_FULL, 2, 0, 0, 0 } };
+    cfg.groups = g, cfg.n_groups = 2, cfg.max_seq_tokens = 40;
+    fx *f = fx_from(&cfg);
+    pkv_seq s[4];
+    for (int i = 0; i < 4; i++) s[i] = fx_open(f);
+    for (int i = 3; i >= 0; i--) {
+        fx_commit(f, s[i], "ab");
+        assert_int_equal(fx_info(f, s[i]).n_blocks, 2);
+        for (int k = 3; k > i; k--)
+            assert_int_not_equal(fx_block(f, s[i], 0), fx_block(f, s[k], 0));
+    }
+    for (int i = 0; i < 4; i++) {
+        int32_t block = fx_block(f, s[i], 0);
+        fx_commit(f, s[i], "c");
+        assert_int_equal(fx_block(f, s[i], 0), block);
+        assert_int_equal(fx_info(f, s[i]).n_blocks, 3);
+    }
+    for (int i = 0; i < 4; i++) fx_close(f, s[i]);
+    assert_int_equal(fx_stats(f).active_blocks, 0);
+    fx_end(f);
+}
+
 /* fork shares it; of two the first to go on copies all of it, the other keeps it. */
 static void a_fork_copies(void **state)
 {
@@ -308,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(taken_by_the_first_reserve),
         cmocka_unit_test(it_counts_as_blocks),
+        cmocka_unit_test(states_of_one_block),
         cmocka_unit_test(a_fork_copies),
         cmocka_unit_test(no_way_back),
         cmocka_unit_test(a_snapshot_is_found),

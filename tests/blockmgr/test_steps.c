@@ -104,6 +104,27 @@ static void a_prefix_of_the_list_settles(void **state)
     fx_end(f);
 }
 
+/* As many open steps as there can be, a commit in each, and a fork that has them all. */
+static void sixty_four_steps(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = fx_config(100, 2, CACHE);
+    cfg.max_steps = 64;
+    fx *f = fx_from(&cfg);
+    pkv_seq a = fx_open(f);
+    pkv_step s[64];
+    for (int i = 0; i < 64; i++) fx_commit_in(f, a, "a", s[i] = fx_begin(f));
+    pkv_seq kid = fx_fork(f, a);
+    assert_int_equal(fx_info(f, kid).n_pending, 64);
+    for (int i = 63; i > 0; i--) fx_retire(f, s[i]);
+    lengths(f, a, 0, 64, 64);
+    assert_int_equal(fx_info(f, a).n_pending, 1);
+    fx_retire(f, s[0]);
+    lengths(f, a, 64, 64, 64);
+    lengths(f, kid, 64, 64, 64);
+    fx_end(f);
+}
+
 /* A second commit in a step that is in the list, and one without a step behind pending ones, settle
  * with the last entry. */
 static void commits_that_join_the_last_entry(void **state)
@@ -554,6 +575,7 @@ int main(void)
         cmocka_unit_test(steps_come_and_go),
         cmocka_unit_test(findable_when_the_step_has_retired),
         cmocka_unit_test(a_prefix_of_the_list_settles),
+        cmocka_unit_test(sixty_four_steps),
         cmocka_unit_test(commits_that_join_the_last_entry),
         cmocka_unit_test(an_empty_commit_in_a_step),
         cmocka_unit_test(limbo_waits_for_all_earlier_steps),

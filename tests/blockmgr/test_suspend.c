@@ -282,6 +282,47 @@ static void what_others_refer_to_stays(void **state)
     fx_end(f);
 }
 
+/* All groups move, in order, with what their windows have left; states too. */
+static void all_groups_move(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = fx_config(40, 2, CACHE);
+    static const pkv_group g[3] = { { PKV_GROUP_FULL, 2, 0, 0, 0 },
+                                    { PKV_GROUP_SLIDING, 2, 4, 0, 0 },
+                                    { PKV_GROUP_STATE, 0, 0, 0, 2 } };
+    cfg.groups = g, cfg.n_groups = 3, cfg.max_seq_tokens = 40, cfg.n_host_blocks = 20;
+    fx *f = fx_from(&cfg);
+    pkv_seq s = fx_with(f, "abcdefgh");
+    swap w = suspend(f, &s, 1, NEVER);
+    static const int32_t group_of[8] = { 0, 0, 0, 0, 1, 1, 2, 2 };
+    assert_int_equal(w.n, 8);
+    for (int32_t i = 0; i < 8; i++) {
+        assert_int_equal(w.copy[i].group, group_of[i]);
+        assert_int_equal(w.copy[i].host, i + 1);
+    }
+    transfer_ends(f, &w, PKV_HOLD_DONE);
+    assert_int_equal(fx_stats(f).active_blocks, 0);
+    fx_evict(f, fx_stats(f).cached_blocks);
+    w = resume(f, &s, 1, NEVER);
+    assert_int_equal(w.n, 8);
+    transfer_ends(f, &w, PKV_HOLD_DONE);
+    for (int32_t i = 0; i < 8; i++) {
+        int32_t at = i < 4 ? i : i < 6 ? i - 2 : i - 6;
+        assert_int_equal(w.copy[i].device, fx_group_block(f, s, group_of[i], at));
+    }
+    assert_int_equal(fx_group_block(f, s, 1, 0), 0);
+    assert_int_equal(fx_group_block(f, s, 1, 1), 0);
+    fx_commit(f, s, "ijk"); /* the window slides on */
+    assert_int_equal(f->work.n_copy, 0);
+    assert_int_equal(fx_group_block(f, s, 1, 2), 0);
+    fx_probe(f, "abcdefghijkl");
+    assert_int_equal(f->match.longest[0], 10);
+    assert_int_equal(f->match.longest[1], 10);
+    fx_close(f, s);
+    assert_int_equal(free_host(f), 19);
+    fx_end(f);
+}
+
 /* Nothing but close, resume and info while it is away; close not even that while it moves. */
 static void asked_while_away(void **state)
 {
@@ -325,6 +366,29 @@ static void asked_while_away(void **state)
     fx_close(f, s); /* gives the host blocks back, and forgets the content */
     assert_int_equal(free_host(f), 9);
     assert_int_equal(fx_stats(f).nodes, 0);
+    fx_end(f);
+}
+
+/* In a batch the first reason of all counts, not that of the first request: stale before suspended
+ * before too long. */
+static void a_batch_with_one_away(void **state)
+{
+    (void)state;
+    fx *f = with_host(20, 10, CACHE);
+    pkv_seq away = fx_with(f, "ab"), here = fx_with(f, "cd"), closed = fx_open(f);
+    pkv_need need = PKV_NEED_INIT;
+    fx_close(f, closed);
+    out(f, &away, 1);
+    pkv_reserve_req q[3] = { { here, 1000 }, { away, 1 }, { closed, 1 } };
+    fx_refused(f, PKV_E_LIMIT, pkv_seq_reserve(f->m, q, 1, &f->work));
+    fx_refused(f, PKV_E_STATE, pkv_seq_reserve(f->m, q, 2, &f->work));
+    fx_refused(f, PKV_E_STALE, pkv_seq_reserve(f->m, q, 3, &f->work));
+    assert_ok(pkv_blockmgr_need(f->m, q, 2, &need));
+    assert_int_equal(need.verdict, PKV_E_STATE);
+    q[1].n_tokens = 1000;
+    fx_refused(f, PKV_E_STATE, pkv_seq_reserve(f->m, q + 1, 1, &f->work));
+    fx_close(f, away);
+    fx_close(f, here);
     fx_end(f);
 }
 
@@ -460,7 +524,9 @@ int main(void)
         cmocka_unit_test(a_failed_resume),
         cmocka_unit_test(groups_of_samples),
         cmocka_unit_test(what_others_refer_to_stays),
+        cmocka_unit_test(all_groups_move),
         cmocka_unit_test(asked_while_away),
+        cmocka_unit_test(a_batch_with_one_away),
         cmocka_unit_test(refused_suspends),
         cmocka_unit_test(a_tail_without_its_prefix),
         cmocka_unit_test(refused_resumes),

@@ -297,8 +297,15 @@ static void sinks_are_needed_too(void **state)
     pkv_seq s = fx_with(f, "abcdef");
     assert_int_not_equal(fx_group_block(f, s, 1, 0), 0);
     assert_int_equal(fx_group_block(f, s, 1, 1), 0);
+    int32_t sink = fx_group_block(f, s, 1, 0), last = fx_group_block(f, s, 1, 2);
     fx_close(f, s);
     found(f, "abcdefg", 6, 6, 6);
+    assert_int_equal(fx_match(f, "abcdefg", 7, &s), 6);
+    assert_int_equal(f->match.claimed_cached, 3 + 2);
+    assert_int_equal(fx_group_block(f, s, 1, 0), sink);
+    assert_int_equal(fx_group_block(f, s, 1, 1), 0);
+    assert_int_equal(fx_group_block(f, s, 1, 2), last);
+    fx_close(f, s);
     fx_evict(f, 1); /* the block between */
     found(f, "abcdefg", 6, 6, 6);
     found(f, "abcd", 2, 4, 2);
