@@ -77,9 +77,13 @@ void op_do_poll(world *w, const op *x)
     if (x->a[1] / 4 % 23 == 0) now = w->now - (w->now > 0);
     memset(ro, 0x5a, sizeof ro);
     memset(rm, 0x5a, sizeof rm);
-    op_tell(w, "poll(now %llu, cap %d)", (unsigned long long)now, cap);
-    pkv_status so = or_poll(w->o, now, ro, cap, &no);
-    op_agree(w, OP_poll, so, OP_ASK(w, so, pkv_blockmgr_poll(w->mgr, now, rm, cap, &nm)));
+    const bool bad = op_breaks(x), no_n = op_breaks_this(x, 0, 2) || cap <= 0;
+    op_tell(w, "poll(now %llu, cap %d%s)", (unsigned long long)now, cap, bad ? ", null" : "");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_poll(w->o, now, ro, cap, &no);
+    op_agree(w, OP_poll, so,
+             OP_ASK(w, so,
+                    pkv_blockmgr_poll(w->mgr, now, bad && !no_n ? NULL : rm, cap,
+                                      bad && no_n ? NULL : &nm)));
     if (!w->run->alone && (no != nm || memcmp(ro, rm, sizeof ro)))
         op_fail(w, "poll: %d results, expected %d, or another one", nm, no);
     if (so != PKV_OK) return;
@@ -111,9 +115,14 @@ void op_do_hold_blocks(world *w, const op *x)
     if (x->a[2] % 37 == 1) cap = -1;
     memset(io, 0x5a, sizeof io);
     memset(im, 0x5a, sizeof im);
-    op_tell(w, "hold_blocks(%llx, group %d, cap %d)", (unsigned long long)h.v, g, cap);
-    pkv_status so = or_hold_blocks(w->o, h, g, io, cap, &no);
-    op_agree(w, OP_hold_blocks, so, OP_ASK(w, so, pkv_hold_blocks(w->mgr, h, g, im, cap, &nm)));
+    const bool bad = op_breaks(x), no_n = op_breaks_this(x, 0, 2) || cap <= 0;
+    op_tell(w, "hold_blocks(%llx, group %d, cap %d%s)", (unsigned long long)h.v, g, cap,
+            bad ? ", null" : "");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_hold_blocks(w->o, h, g, io, cap, &no);
+    op_agree(w, OP_hold_blocks, so,
+             OP_ASK(w, so,
+                    pkv_hold_blocks(w->mgr, h, g, bad && !no_n ? NULL : im, cap,
+                                    bad && no_n ? NULL : &nm)));
     if (!w->run->alone && no != nm) op_fail(w, "hold_blocks: %d, expected %d", nm, no);
     op_compare_ids(w, "hold_blocks", io, im, OR_BLOCKS);
 }
@@ -136,7 +145,17 @@ static void prepare_swap(world *w, const op *x, bool back, swap_call *c)
     if (x->a[1] % 61 == 0) c->n = 0;
     c->cap = x->a[1] % 13 ? OR_BLOCKS : (int32_t)(x->a[1] / 13 % 3);
     c->deadline = pick_deadline(w, x->a[2]);
-    op_tell(w, "; n %d, cap %d, deadline %lld)", c->n, c->cap, (long long)c->deadline);
+    op_tell(w, "; n %d, cap %d, deadline %lld%s)", c->n, c->cap, (long long)c->deadline,
+            op_breaks(x) ? ", null" : "");
+}
+
+typedef pkv_status swap_fn(pkv_blockmgr *, const pkv_seq *, int32_t, uint64_t, pkv_swap_copy *,
+                           int32_t, int32_t *, pkv_hold *);
+
+static pkv_status swap_of_manager(world *w, const op *x, swap_fn *fn, swap_call *c)
+{
+    return fn(w->mgr, op_breaks_this(x, 0, 3) ? NULL : c->seq, c->n, c->deadline, c->cm, c->cap,
+              op_breaks_this(x, 1, 3) ? NULL : &c->nm, op_breaks_this(x, 2, 3) ? NULL : &c->hm);
 }
 
 static void compare_swap(world *w, const swap_call *c, pkv_status status)
@@ -156,10 +175,9 @@ void op_do_suspend(world *w, const op *x)
 {
     swap_call c;
     prepare_swap(w, x, false, &c);
-    pkv_status so = or_suspend(w->o, c.seq, c.n, c.deadline, c.co, c.cap, &c.no, &c.ho);
-    op_agree(
-        w, OP_suspend, so,
-        OP_ASK(w, so, pkv_seqs_suspend(w->mgr, c.seq, c.n, c.deadline, c.cm, c.cap, &c.nm, &c.hm)));
+    pkv_status so = PKV_E_INVALID_ARG;
+    if (!op_breaks(x)) so = or_suspend(w->o, c.seq, c.n, c.deadline, c.co, c.cap, &c.no, &c.ho);
+    op_agree(w, OP_suspend, so, OP_ASK(w, so, swap_of_manager(w, x, pkv_seqs_suspend, &c)));
     compare_swap(w, &c, so);
 }
 
@@ -167,9 +185,8 @@ void op_do_resume(world *w, const op *x)
 {
     swap_call c;
     prepare_swap(w, x, true, &c);
-    pkv_status so = or_resume(w->o, c.seq, c.n, c.deadline, c.co, c.cap, &c.no, &c.ho);
-    op_agree(
-        w, OP_resume, so,
-        OP_ASK(w, so, pkv_seqs_resume(w->mgr, c.seq, c.n, c.deadline, c.cm, c.cap, &c.nm, &c.hm)));
+    pkv_status so = PKV_E_INVALID_ARG;
+    if (!op_breaks(x)) so = or_resume(w->o, c.seq, c.n, c.deadline, c.co, c.cap, &c.no, &c.ho);
+    op_agree(w, OP_resume, so, OP_ASK(w, so, swap_of_manager(w, x, pkv_seqs_resume, &c)));
     compare_swap(w, &c, so);
 }

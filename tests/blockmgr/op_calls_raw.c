@@ -39,9 +39,20 @@ void op_do_blocks_take(world *w, const op *x)
     pkv_block_work wo = op_work_of(&lo), wm = op_work_of(&lm);
     memset(io, 0x5a, sizeof io);
     memset(im, 0x5a, sizeof im);
-    op_tell(w, "blocks_take(%d, zero cap %d)", n, lo.zero_cap);
-    pkv_status so = or_blocks_take(w->o, n, io, &wo);
-    op_agree(w, OP_blocks_take, so, OP_ASK(w, so, pkv_blocks_take(w->mgr, n, im, &wm)));
+    const bool bad = op_breaks(x), no_work = op_breaks_this(x, 0, 2) || n <= 0;
+    const bool other_size = x->a[4] % 41 == 1 && !bad && n >= 0;
+    if (other_size) wm.struct_size--;
+    op_tell(w, "blocks_take(%d, zero cap %d%s)", n, lo.zero_cap,
+            bad          ? ", null"
+            : other_size ? ", bad size"
+                         : "");
+    pkv_status so = bad          ? PKV_E_INVALID_ARG
+                    : other_size ? PKV_E_ABI
+                                 : or_blocks_take(w->o, n, io, &wo);
+    op_agree(w, OP_blocks_take, so,
+             OP_ASK(w, so,
+                    pkv_blocks_take(w->mgr, n, bad && !no_work ? NULL : im,
+                                    bad && no_work ? NULL : &wm)));
     op_compare_ids(w, "blocks_take", io, im, OR_BLOCKS + 2);
     if (w->ok) op_compare_work(w, &lo, &wo, &lm, &wm, so == PKV_OK);
     for (int i = 0; so == PKV_OK && i < n; i++) w->fresh[io[i]] = true;
@@ -56,11 +67,12 @@ void op_do_blocks_ref(world *w, const op *x)
     if (x->a[0] / 4 % 3) n = 1;
     for (int i = 0; i < n; i++) ids[i] = pick_block(w, &rng, usable);
     if (x->a[2] % 53 == 0) n = -(int32_t)(x->a[2] / 53 % 2);
-    op_tell(w, "blocks_ref(");
+    const bool bad = op_breaks(x) && n > 0;
+    op_tell(w, bad ? "blocks_ref(null " : "blocks_ref(");
     tell_ids(w, ids, n);
     op_tell(w, ")");
-    pkv_status so = or_blocks_ref(w->o, ids, n);
-    op_agree(w, OP_blocks_ref, so, OP_ASK(w, so, pkv_blocks_ref(w->mgr, ids, n)));
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_blocks_ref(w->o, ids, n);
+    op_agree(w, OP_blocks_ref, so, OP_ASK(w, so, pkv_blocks_ref(w->mgr, bad ? NULL : ids, n)));
 }
 
 void op_do_blocks_unref(world *w, const op *x)
@@ -72,11 +84,12 @@ void op_do_blocks_unref(world *w, const op *x)
     if (x->a[0] / 4 % 3) n = 1;
     for (int i = 0; i < n; i++) ids[i] = pick_block(w, &rng, usable);
     if (x->a[2] % 53 == 0) n = -(int32_t)(x->a[2] / 53 % 2);
-    op_tell(w, "blocks_unref(");
+    const bool bad = op_breaks(x) && n > 0;
+    op_tell(w, bad ? "blocks_unref(null " : "blocks_unref(");
     tell_ids(w, ids, n);
     op_tell(w, ")");
-    pkv_status so = or_blocks_unref(w->o, ids, n);
-    op_agree(w, OP_blocks_unref, so, OP_ASK(w, so, pkv_blocks_unref(w->mgr, ids, n)));
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_blocks_unref(w->o, ids, n);
+    op_agree(w, OP_blocks_unref, so, OP_ASK(w, so, pkv_blocks_unref(w->mgr, bad ? NULL : ids, n)));
     for (int b = 1; b < w->cfg.n_blocks; b++)
         if (!w->o->late.raw[b]) w->fresh[b] = false;
 }
@@ -112,9 +125,11 @@ void op_do_block_publish(world *w, const op *x)
     op_tell(w, "block_publish(%llx, parent %d, ", (unsigned long long)ns.v, parent);
     op_tell_tokens(w, &c.t);
     op_tell(w, ", block %d)", block);
-    pkv_status so = or_block_publish(w->o, ns, parent, &c.t, block);
+    const bool bad = op_breaks(x);
+    if (bad) op_tell(w, " null");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_block_publish(w->o, ns, parent, &c.t, block);
     op_agree(w, OP_block_publish, so,
-             OP_ASK(w, so, pkv_block_publish(w->mgr, ns, parent, &c.t, block)));
+             OP_ASK(w, so, pkv_block_publish(w->mgr, ns, parent, bad ? NULL : &c.t, block)));
     if (so == PKV_OK) w->fresh[block] = false;
 }
 
@@ -132,9 +147,14 @@ void op_do_blocks_lookup(world *w, const op *x)
     op_tell(w, "blocks_lookup(%llx, ", (unsigned long long)ns.v);
     op_tell_tokens(w, &c.t);
     op_tell(w, ", cap %d)", cap);
-    pkv_status so = or_blocks_lookup(w->o, ns, &c.t, io, cap, &no);
+    const bool bad = op_breaks(x), no_ids = op_breaks_this(x, 2, 3) && cap > 0;
+    const bool no_n = bad && !no_ids && !op_breaks_this(x, 0, 3);
+    if (bad) op_tell(w, " null");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_blocks_lookup(w->o, ns, &c.t, io, cap, &no);
     op_agree(w, OP_blocks_lookup, so,
-             OP_ASK(w, so, pkv_blocks_lookup(w->mgr, ns, &c.t, im, cap, &nm)));
+             OP_ASK(w, so,
+                    pkv_blocks_lookup(w->mgr, ns, op_breaks_this(x, 0, 3) ? NULL : &c.t,
+                                      no_ids ? NULL : im, cap, no_n ? NULL : &nm)));
     if (!w->run->alone && no != nm) op_fail(w, "blocks_lookup: %d, expected %d", nm, no);
     op_compare_ids(w, "blocks_lookup", io, im, OR_TOKENS + 2);
     if (so != PKV_OK) return;

@@ -8,9 +8,10 @@
 void op_do_step_begin(world *w, const op *x)
 {
     pkv_step o = { 77 }, m = { 77 };
-    op_tell(w, "step_begin()");
-    pkv_status so = or_step_begin(w->o, x->a[0], &o);
-    op_agree(w, OP_step_begin, so, OP_ASK(w, so, pkv_step_begin(w->mgr, &m)));
+    const bool bad = op_breaks(x);
+    op_tell(w, "step_begin(%s)", bad ? "null" : "");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_step_begin(w->o, x->a[0], &o);
+    op_agree(w, OP_step_begin, so, OP_ASK(w, so, pkv_step_begin(w->mgr, bad ? NULL : &m)));
     if (!w->run->alone && o.v != m.v)
         op_fail(w, "step %llu, expected %llu", (unsigned long long)m.v, (unsigned long long)o.v);
     if (so == PKV_OK) w->step[w->n_steps++] = o;
@@ -80,9 +81,10 @@ void op_do_evict(world *w, const op *x)
     if (x->a[1] % 9 == 0) n = w->cfg.n_blocks;
     if (x->a[1] % 31 == 1) n = -1;
     if (x->a[1] % 31 == 2) n = INT32_MAX;
-    op_tell(w, "evict(%d)", n);
-    pkv_status so = or_evict(w->o, n, &eo);
-    op_agree(w, OP_evict, so, OP_ASK(w, so, pkv_blockmgr_evict(w->mgr, n, &em)));
+    const bool bad = op_breaks(x);
+    op_tell(w, "evict(%d%s)", n, bad ? ", null" : "");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_evict(w->o, n, &eo);
+    op_agree(w, OP_evict, so, OP_ASK(w, so, pkv_blockmgr_evict(w->mgr, n, bad ? NULL : &em)));
     if (!w->run->alone && eo != em) op_fail(w, "evicted %d, expected %d", em, eo);
 }
 
@@ -115,9 +117,13 @@ void op_do_snapshot(world *w, const op *x)
     op_init_lists(w, &lo, x->a[3], w->copies_per_seq);
     lm = lo;
     pkv_block_work wo = op_work_of(&lo), wm = op_work_of(&lm);
-    const bool bad = x->a[4] % 41 == 0;
-    op_tell(w, "snapshot(%d, caps %d %d%s)", idx, lo.zero_cap, lo.copy_cap, bad ? ", bad" : "");
-    pkv_status so = bad ? PKV_E_INVALID_ARG : or_snapshot(w->o, h, &wo);
+    const bool bad = op_breaks(x), other_size = x->a[4] % 41 == 1;
+    if (other_size) wm.struct_size--;
+    op_tell(w, "snapshot(%d, caps %d %d%s)", idx, lo.zero_cap, lo.copy_cap,
+            bad          ? ", null"
+            : other_size ? ", bad size"
+                         : "");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : other_size ? PKV_E_ABI : or_snapshot(w->o, h, &wo);
     op_agree(w, OP_snapshot, so, OP_ASK(w, so, pkv_seq_snapshot(w->mgr, h, bad ? NULL : &wm)));
     if (w->ok) op_compare_work(w, &lo, &wo, &lm, &wm, so == PKV_OK);
 }

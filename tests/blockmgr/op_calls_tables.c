@@ -134,6 +134,19 @@ static void after_refusal(world *w, int g, delta_call *c)
         op_fail(w, "delta: the sizes it asks for are not enough");
 }
 
+/* A null pointer, or a struct of another size. */
+static void refuse_delta(world *w, int32_t g, bool null)
+{
+    delta_call c;
+    memset(&c, 0x5a, sizeof c);
+    pkv_status so = null ? PKV_E_INVALID_ARG : PKV_E_ABI;
+    op_tell(w, "table_delta(group %d, %s)", g, null ? "null" : "bad size");
+    op_agree(w, OP_table_delta, so,
+             OP_ASK(w, so,
+                    pkv_table_delta(w->mgr, g, c.range, OR_SEQS, c.ids, MOST_IDS,
+                                    null ? NULL : &c.out)));
+}
+
 void op_do_table_delta(world *w, const op *x)
 {
     delta_call c;
@@ -141,6 +154,10 @@ void op_do_table_delta(world *w, const op *x)
     const bool small = op_is_group(w, g) && x->a[1] % 3 == 0 && table_differs(w, g);
     const bool bad = x->a[1] % 31 == 1;
     const int32_t cap = bad ? -1 : small ? 0 : OR_SEQS;
+    if (x->a[1] % 31 == 2) {
+        refuse_delta(w, g, x->a[1] / 31 % 2);
+        return;
+    }
     op_tell(w, "table_delta(group %d, caps %d)", g, cap);
     pkv_status so = bad || !op_is_group(w, g) ? PKV_E_INVALID_ARG : small ? PKV_E_LIMIT : PKV_OK;
     op_agree(w, OP_table_delta, so, OP_ASK(w, so, ask_delta(w, g, &c, cap, small ? 0 : MOST_IDS)));
@@ -174,8 +191,13 @@ void op_do_seqs_common(world *w, const op *x)
     int32_t n = op_pick_seqs(w, x->a[1], false, h);
     if (x->a[2] % 23 == 0) n = -(int32_t)(x->a[2] / 23 % 2);
     op_tell(w, "; n %d, group %d)", n, g);
-    pkv_status so = or_seqs_common(w->o, h, n, g, &no);
-    op_agree(w, OP_seqs_common, so, OP_ASK(w, so, pkv_seqs_common(w->mgr, h, n, g, &nm)));
+    const bool bad = op_breaks(x), no_out = op_breaks_this(x, 0, 2) || n <= 0;
+    if (bad) op_tell(w, " null");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_seqs_common(w->o, h, n, g, &no);
+    op_agree(w, OP_seqs_common, so,
+             OP_ASK(w, so,
+                    pkv_seqs_common(w->mgr, bad && !no_out ? NULL : h, n, g,
+                                    bad && no_out ? NULL : &nm)));
     if (!w->run->alone && no != nm) op_fail(w, "seqs_common: %d blocks, expected %d", nm, no);
 }
 
@@ -240,9 +262,13 @@ void op_do_view_slots(world *w, const op *x)
     memset(sm_slots, 0x5a, sizeof sm_slots);
     op_tell(w, "view_slots(%d, group %d, %d, %d", idx, g, r.first, r.n);
     tell_view(w, &v);
-    pkv_status so = or_view_slots(w->o, h, g, &v, r.first, r.n, so_slots);
+    const bool bad = op_breaks(x), no_view = op_breaks_this(x, 0, 2) || r.n <= 0;
+    if (bad) op_tell(w, " null");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_view_slots(w->o, h, g, &v, r.first, r.n, so_slots);
     op_agree(w, OP_view_slots, so,
-             OP_ASK(w, so, pkv_seq_view_slots(w->mgr, h, g, &v, r.first, r.n, sm_slots)));
+             OP_ASK(w, so,
+                    pkv_seq_view_slots(w->mgr, h, g, bad && no_view ? NULL : &v, r.first, r.n,
+                                       bad && !no_view ? NULL : sm_slots)));
     for (int i = 0; i < OR_TOKENS + 2 && !w->run->alone && w->ok; i++)
         if (so_slots[i] != sm_slots[i])
             op_fail(w, "view slot %d is %lld, expected %lld", i, (long long)sm_slots[i],
@@ -263,9 +289,14 @@ void op_do_view_row(world *w, const op *x)
     memset(im, 0x5a, sizeof im);
     op_tell(w, "view_row(%d, group %d, cap %d", idx, g, cap);
     tell_view(w, &v);
-    pkv_status so = or_view_row(w->o, h, g, &v, io, cap, &no, &lo);
+    const bool bad = op_breaks(x);
+    if (bad) op_tell(w, " null");
+    pkv_status so = bad ? PKV_E_INVALID_ARG : or_view_row(w->o, h, g, &v, io, cap, &no, &lo);
     op_agree(w, OP_view_row, so,
-             OP_ASK(w, so, pkv_seq_view_row(w->mgr, h, g, &v, im, cap, &nm, &lm)));
+             OP_ASK(w, so,
+                    pkv_seq_view_row(w->mgr, h, g, op_breaks_this(x, 0, 3) ? NULL : &v, im, cap,
+                                     op_breaks_this(x, 1, 3) ? NULL : &nm,
+                                     op_breaks_this(x, 2, 3) ? NULL : &lm)));
     if (!w->run->alone && (no != nm || lo != lm))
         op_fail(w, "view_row: %d entries, %d local, expected %d and %d", nm, lm, no, lo);
     op_compare_ids(w, "view_row", io, im, MOST);

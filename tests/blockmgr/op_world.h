@@ -122,6 +122,16 @@ void op_compare_state(world *w);
 OP_FN_LIST(OP_FN_DECLARE)
 #undef OP_FN_DECLARE
 
+/* This call gets a null pointer where the contract wants one; which, if there are several. */
+static inline bool op_breaks(const op *x)
+{
+    return x->a[4] % 97 == 13;
+}
+static inline bool op_breaks_this(const op *x, uint32_t which, uint32_t of)
+{
+    return op_breaks(x) && x->a[4] / 97 % of == which;
+}
+
 /* Carry one operation out on both sides and compare what the calls answer. */
 void op_call(world *w, const op *x);
 
