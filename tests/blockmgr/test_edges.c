@@ -7,18 +7,19 @@
 
 /* Units with one hash crowd each other out of the index (at most 64 find room), so a hundred that
  * differ in one part, and are all findable, prove that this part is hashed. */
-enum { CROWD = 100, UNIT = 131 };
+enum { CROWD = 100, UNIT = 131 }; /* a unit has this many tokens or one less: odd and even */
 
 struct unit {
     int32_t first; /* token of the unit before */
     int32_t ids[UNIT];
     int32_t n_ids;
+    int32_t of; /* tokens of a full unit */
     pkv_extra extra;
 };
 
-static struct unit plain(void)
+static struct unit plain(int32_t of)
 {
-    struct unit u = { .n_ids = UNIT, .extra = { .first = UNIT, .n = 1 } };
+    struct unit u = { .n_ids = of, .of = of, .extra = { .first = of, .n = 1 } };
     return u;
 }
 
@@ -27,9 +28,9 @@ static struct unit plain(void)
 static int32_t visit(fx *f, const struct unit *u, bool commit)
 {
     int32_t ids[2 * UNIT];
-    pkv_tokens t = { ids, UNIT + u->n_ids, &u->extra, 1 };
-    for (int i = 0; i < UNIT; i++) ids[i] = u->first;
-    memcpy(ids + UNIT, u->ids, (size_t)u->n_ids * sizeof *ids);
+    pkv_tokens t = { ids, u->of + u->n_ids, &u->extra, 1 };
+    for (int i = 0; i < u->of; i++) ids[i] = u->first;
+    memcpy(ids + u->of, u->ids, (size_t)u->n_ids * sizeof *ids);
     if (commit) {
         pkv_seq s = fx_open(f);
         fx_reserve(f, s, t.n);
@@ -44,30 +45,33 @@ static int32_t visit(fx *f, const struct unit *u, bool commit)
 /* Fill a crowd; part `part` of unit i is the one that differs. */
 static void vary(struct unit *u, int part, int i)
 {
-    if (part < 5) u->ids[(int[]){ 0, 1, 2, UNIT - 2, UNIT - 1 }[part]] = i;
+    if (part < 5) u->ids[(int[]){ 0, 1, 2, u->of - 2, u->of - 1 }[part]] = i;
     else if (part < 9) u->extra.digest[8 * (part - 5) + 3] = (uint8_t)i;
     else if (part == 9) u->extra.first += i;
     else if (part == 10) u->extra.n += i;
     else u->first = i;
 }
 
+static void crowd_of(int32_t of, int part)
+{
+    fx *f = fx_new(3 * CROWD, of, PKV_MGR_PREFIX_CACHE);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < CROWD; i++) {
+            struct unit u = plain(of);
+            vary(&u, part, i);
+            assert_int_equal(visit(f, &u, !again), 2 * of);
+        }
+    }
+    assert_int_equal(fx_stats(f).unindexed_units, 0);
+    fx_end(f);
+}
+
 static void everything_is_hashed(void **state)
 {
     (void)state;
     for (int part = 0; part < 12; part++) {
-        fx *f = fx_new(3 * CROWD, UNIT, PKV_MGR_PREFIX_CACHE);
-        for (int i = 0; i < CROWD; i++) {
-            struct unit u = plain();
-            vary(&u, part, i);
-            assert_int_equal(visit(f, &u, true), 2 * UNIT);
-        }
-        for (int i = 0; i < CROWD; i++) {
-            struct unit u = plain();
-            vary(&u, part, i);
-            assert_int_equal(visit(f, &u, false), 2 * UNIT);
-        }
-        assert_int_equal(fx_stats(f).unindexed_units, 0);
-        fx_end(f);
+        crowd_of(UNIT, part);
+        crowd_of(UNIT - 1, part);
     }
 }
 
@@ -77,7 +81,7 @@ static void lengths_are_hashed(void **state)
     (void)state;
     fx *f = fx_new(3 * CROWD, UNIT, PKV_MGR_PREFIX_CACHE | PKV_MGR_PARTIAL_HITS);
     for (int n = 1; n <= CROWD; n++) {
-        struct unit u = plain();
+        struct unit u = plain(UNIT);
         u.n_ids = n;
         u.extra.first = 0, u.extra.n = UNIT; /* of the unit before */
         (void)visit(f, &u, true);
@@ -149,7 +153,12 @@ static void work_arrays(void **state)
     w.zero_cap = -1, w.zero = f->zero;
     fx_refused(f, PKV_E_INVALID_ARG, pkv_seq_reserve(f->m, &q, 1, &w));
     w.zero_cap = 0;
-    assert_ok(pkv_seq_reserve(f->m, &q, 1, &w)); /* arrays without room are fine */
+    assert_ok(pkv_seq_reserve(f->m, &q, 1, &w));   /* arrays without room are fine */
+    assert_ok(pkv_seq_reserve(f->m, NULL, 0, &w)); /* and so is nothing to do */
+    pkv_need need = PKV_NEED_INIT;
+    assert_ok(pkv_blockmgr_need(f->m, NULL, 0, &need));
+    assert_ok(need.verdict);
+    assert_int_equal(need.new_blocks, 0);
     fx_end(f);
 }
 
