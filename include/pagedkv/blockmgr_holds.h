@@ -79,8 +79,8 @@ typedef struct pkv_swap_copy {
  * stay where they are and stay referenced. The surplus (reserved > committed) is given back first.
  * `copies` (device -> host) is carried out by the caller, after the work of the calls before; then
  * the hold is posted. Until then the sequences are SUSPENDING: they keep both ends.
- *   posted OK      poll releases the moved device blocks (cached while they last, so a resume or
- *                  another prompt may still find them); the sequences are SUSPENDED
+ *   posted OK      poll releases the moved device blocks (cached while they last, so that other
+ *                  prompts may still find them); the sequences are SUSPENDED
  *   posted failed  poll frees the host blocks; the sequences run on as before
  *   deadline       as failed, but both ends stay claimed until pkv_hold_reclaim
  * A suspended sequence can be closed, resumed and asked for its info; everything else is
@@ -91,7 +91,7 @@ typedef struct pkv_swap_copy {
  *   PKV_E_AGAIN        one has commits pending: retire their steps, then retry
  *   PKV_E_NO_BLOCKS    not enough free host blocks
  *   PKV_E_LIMIT        max_holds, or cap too small (the number of moved blocks suffices)
- * All or nothing. O(rows). */
+ * All or nothing. O(rows); where `seqs` is not in order of row_idx, n^2 steps more. */
 PKV_API PKV_NODISCARD pkv_status pkv_seqs_suspend(pkv_blockmgr *mgr, const pkv_seq *seqs, int32_t n,
                                                   uint64_t deadline, pkv_swap_copy *copies,
                                                   int32_t cap, int32_t *n_copies, pkv_hold *hold);
@@ -103,9 +103,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_seqs_suspend(pkv_blockmgr *mgr, const pkv_s
  *   posted failed  the device blocks are given back; the sequences stay SUSPENDED
  *   deadline       as failed, but the device blocks are in QUARANTINE until pkv_hold_reclaim
  *   PKV_E_INVALID_ARG, PKV_E_STALE; PKV_E_STATE one is not suspended
- *   PKV_E_NEVER, PKV_E_AGAIN, PKV_E_NO_BLOCKS  as reserve
+ *   PKV_E_AGAIN, PKV_E_NO_BLOCKS  as reserve; never PKV_E_NEVER: what was there once fits
  *   PKV_E_LIMIT        max_holds, or cap too small
- * All or nothing. O(rows). */
+ * All or nothing. Cost as suspend. */
 PKV_API PKV_NODISCARD pkv_status pkv_seqs_resume(pkv_blockmgr *mgr, const pkv_seq *seqs, int32_t n,
                                                  uint64_t deadline, pkv_swap_copy *copies,
                                                  int32_t cap, int32_t *n_copies, pkv_hold *hold);

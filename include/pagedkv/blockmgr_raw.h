@@ -20,9 +20,12 @@ PKV_API PKV_NODISCARD pkv_status pkv_blocks_take(pkv_blockmgr *mgr, int32_t n, i
                                                  pkv_block_work *work);
 
 /* One more raw reference for each entry of the list (a block named twice gets two). The blocks are
- * referenced already (by whomever) or cached or in LIMBO with findable content.
- *   PKV_E_INVALID_ARG  null, not an id of the pool, or a block that holds nothing: free or
- *                      unfindable in LIMBO. All or nothing. O(n). */
+ * referenced already (by whomever) or cached or in LIMBO with findable content, and no sequence has
+ * uncommitted room in them.
+ *   PKV_E_INVALID_ARG  null, not an id of the pool, a block that holds nothing (free, or unfindable
+ *                      in LIMBO), or one in which a sequence has reserved more than it committed
+ *   PKV_E_LIMIT        2^30 raw references
+ * All or nothing. O(n), for blocks without a complete unit of content O(max_seqs + room). */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_ref(pkv_blockmgr *mgr, const int32_t *ids, int32_t n);
 
 /* One raw reference less for each entry, in the order of the list; give children before parents
@@ -48,7 +51,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_block_publish(pkv_blockmgr *mgr, pkv_ns ns,
 
 /* The longest findable prefix of the prompt in full blocks, at most `cap` of them, each with one
  * more raw reference: ids[0 .. *n). Counts as a hit for eviction. PKV_E_INVALID_ARG, PKV_E_STALE,
- * PKV_E_UNSUPPORTED several groups. O(prompt->n / block_tokens). */
+ * PKV_E_UNSUPPORTED several groups, PKV_E_LIMIT 2^30 raw references. O(prompt->n / block_tokens).
+ */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_lookup(pkv_blockmgr *mgr, pkv_ns ns,
                                                    const pkv_tokens *prompt, int32_t *ids,
                                                    int32_t cap, int32_t *n);

@@ -222,10 +222,11 @@ int32_t pkv__holds_on(const pkv_blockmgr *m, int32_t block, int32_t at, int32_t 
     while (rec->slot >= m->groups[g].slot + m->groups[g].n_slots) g++;
     const struct group_rec *grp = &m->groups[g];
     if (grp->kind == PKV_GROUP_STATE) return n;
-    for (int32_t i = 0; i < m->max_holds; i++) {
+    for (int32_t i = 0, live = m->n_holds; live > 0; i++) {
         const struct hold_rec *h = &holds_of(m)[i];
-        if (h->life == HOLD_FREE || h->kind != HOLD_PREFIX || !prefix_names(m, h, g, block, at))
-            continue;
+        if (h->life == HOLD_FREE) continue;
+        live--;
+        if (h->kind != HOLD_PREFIX || !prefix_names(m, h, g, block, at)) continue;
         n++;
         *covered = pkv__max_i32(
             *covered, pkv__min_i32(grp->block_tokens, h->n_tokens - at * grp->block_tokens));
@@ -283,9 +284,10 @@ pkv_status pkv_blockmgr_poll(pkv_blockmgr *mgr, uint64_t now, pkv_hold_result *d
         return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG, "poll: now is %llu, it was %llu before",
                            (unsigned long long)now, (unsigned long long)mgr->now);
     mgr->now = now;
-    for (int32_t i = 0; i < mgr->max_holds && count < cap; i++) {
+    for (int32_t i = 0, live = mgr->n_holds; live > 0 && count < cap; i++) {
         struct hold_rec *h = &holds_of(mgr)[i];
         pkv_hold_end end;
+        live -= h->life != HOLD_FREE;
         if (h->life != HOLD_RUNNING || !has_ended(h, now, &end)) continue;
         done[count].hold = hold_handle(mgr, h);
         done[count++].end = end;

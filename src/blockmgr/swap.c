@@ -193,8 +193,7 @@ static void suspend_seq(pkv_blockmgr *m, struct seq_rec *s)
                 stayed = stayed || block != 0;
                 continue;
             }
-            m->raw_used =
-                m->raw_used || stayed; /* the row names a block, but not those before it */
+            if (stayed) m->raw_used = true; /* the row names a block, but none before it */
             row[at] = -swaps_of(m)[block].host;
             host_of(m)[-row[at]].ref++;
             pkv__block_unref(m, block);
@@ -442,5 +441,4 @@ void pkv__swap_forget(pkv_blockmgr *m, struct seq_rec *s)
             row[at] = 0;
         }
     }
-    s->ended = true; /* its tail was published when it left: close has nothing to publish */
 }
