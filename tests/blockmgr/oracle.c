@@ -188,6 +188,7 @@ void or_cut(oracle *o, or_seq *s, int n)
         if (s->begins[g] / t >= or_entries(o, g, n)) s->begins[g] = 0; /* that block goes */
         else s->begins[g] = MIN(s->begins[g], n);
     }
+    if (n == 0) s->high = s->started = 0;
     or_shorten(o, s, n);
     or_keep_tail(o, s, s->committed / o->T);
     or_reap(o);

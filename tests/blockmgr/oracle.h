@@ -174,6 +174,7 @@ typedef struct or_seq {
     uint64_t closed;                                        /* order of close */
     int ns, settled, committed, reserved, n_indexed, claim; /* the last two in units */
     int ended_at;                                           /* the unit that is not indexed */
+    int high, started; /* largest settled since it was empty; where its claim ended */
     int n_row[OR_G], row[OR_G][OR_TOKENS];
     int was[OR_G][OR_TOKENS]; /* the rows of a closing one */
     int begins[OR_G]; /* a claim began inside a block: what is below was never written; or 0 */

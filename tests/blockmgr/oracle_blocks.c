@@ -292,6 +292,7 @@ bool or_needed(const oracle *o, int g, int p, int i)
 
 void or_slide(oracle *o, or_seq *s)
 {
+    s->high = MAX(s->high, s->settled);
     const int p = MAX(0, s->settled - o->cfg.rollback_tokens);
     for (int g = 0; g < o->G; g++) {
         if (or_is_state(o, g)) continue;

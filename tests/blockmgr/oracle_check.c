@@ -178,6 +178,13 @@ static void check_lengths(oracle *o, const or_seq *s)
     if (s->closing && (!s->n_pend || s->open)) BROKEN(o, "closing without pending commits");
 }
 
+static bool has_state(const oracle *o)
+{
+    for (int g = 0; g < o->G; g++)
+        if (or_is_state(o, g)) return true;
+    return false;
+}
+
 static void check_seq(oracle *o, const or_seq *s)
 {
     check_lengths(o, s);
@@ -195,6 +202,8 @@ static void check_seq(oracle *o, const or_seq *s)
         check_bytes(o, s, g);
         for (int n = 1; n < s->settled && o->grp[g].kind != PKV_GROUP_FULL; n++)
             if (may_truncate(o, s, n)) check_seen(o, s, g, n);
+            else if (n >= s->high - o->cfg.rollback_tokens && n >= s->started && !has_state(o))
+                BROKEN(o, "no way back within rollback_tokens");
     }
 }
 

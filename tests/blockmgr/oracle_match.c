@@ -229,7 +229,7 @@ static void settle_lengths(oracle *o, or_seq *s, const pkv_tokens *p, const foun
     s->epoch = o->epoch;
     s->committed = 0;
     or_append(o, s, p, f->full + f->n_part);
-    s->settled = f->full;
+    s->settled = s->high = s->started = f->full;
     s->committed = f->full + f->n_part;
     s->reserved = MAX(upto, s->committed);
     or_keep_tail(o, s, s->committed / o->T);
