@@ -209,14 +209,7 @@ static void check_seq(oracle *o, const or_seq *s)
 
 const char *or_check(oracle *o)
 {
-    for (int i = 0; i < OR_HOLDS; i++) {
-        const or_hold *h = &o->late.hold[i];
-        o->raw_used = o->raw_used || (h->open && h->expired && h->kind == OR_SUSPEND);
-    }
-    for (int b = 1; b < o->cfg.n_blocks; b++) {
-        o->raw_used = o->raw_used || o->late.raw[b];
-        check_block(o, b);
-    }
+    for (int b = 1; b < o->cfg.n_blocks; b++) check_block(o, b);
     for (const or_node *nd = o->node; nd < o->node + o->top; nd++) {
         if (nd->live && nd->prepared) check_prepared(o, nd);
         else if (nd->live) check_indexed(o, nd);
