@@ -1,6 +1,7 @@
 /* See oracle.h: reserve, need, snapshot. */
 #include "oracle_blocks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A block that is written at `off` next, or a state block. */
@@ -130,11 +131,27 @@ static void serve(oracle *o, const pkv_reserve_req *q, plan *p, int i, int g, pk
     while (s->n_row[g] < want) s->row[g][s->n_row[g]++] = or_take(o, w);
 }
 
+/* PKV_E_AGAIN promises that retiring the steps up to `need.step` suffices. */
+static void check_promise(oracle *o, const pkv_reserve_req *q, int n)
+{
+    pkv_need need = PKV_NEED_INIT;
+    oracle *later = malloc(sizeof *later);
+    if (!later) abort();
+    *later = *o;
+    or_need(later, q, n, &need);
+    const uint64_t last = need.step.v;
+    for (uint64_t step = 1; step <= last; step++) (void)or_step_retire(later, (pkv_step){ step });
+    or_need(later, q, n, &need);
+    if (need.verdict != PKV_OK || !last) BROKEN(o, "AGAIN, but no step makes room");
+    free(later);
+}
+
 pkv_status or_reserve(oracle *o, const pkv_reserve_req *q, int32_t n, pkv_block_work *w)
 {
     plan p;
     if (n < 0) return PKV_E_INVALID_ARG;
     pkv_status st = make_plan(o, q, n, &p);
+    if (st == PKV_E_AGAIN) check_promise(o, q, n);
     if (st != PKV_OK) return st;
     if (p.n_copy > w->copy_cap || or_zeros_of(o, p.n_copy + p.n_new, 0) > w->zero_cap)
         return PKV_E_LIMIT;
