@@ -17,7 +17,7 @@ typedef struct world {
     void *arena, *aside;
     size_t bytes;
     uint32_t random;
-    bool partial; /* PARTIAL_HITS */
+    bool copies; /* a hit may need some: PARTIAL_HITS, or states */
     int32_t largest_block;
     pkv_seq seq[SEQS];
     int32_t text[SEQS][MAX_TEXT]; /* what each has committed, and what it will say next */
@@ -113,7 +113,7 @@ static void hold_or_let_go(world *w, int32_t k)
 static void do_something(world *w)
 {
     int32_t k = w->n_seqs ? (int32_t)draw(w, (uint32_t)w->n_seqs) : 0;
-    switch (w->n_seqs ? draw(w, 12) : 0) {
+    switch (w->n_seqs ? draw(w, 14) : 0) {
     case 0:
         start(w);
         break;
@@ -133,6 +133,9 @@ static void do_something(world *w)
         break;
     case 6:
         hold_or_let_go(w, k);
+        break;
+    case 7:
+        (void)!pkv_seq_snapshot(w->f->m, w->seq[k], &w->f->work); /* nothing without a state */
         break;
     default:
         speak(w, k);
@@ -196,7 +199,7 @@ static void match_claims_what_probe_said(world *w)
     }
     assert_int_equal(fx_info(w->f, w->seq[k]).committed, w->f->match.claimed);
     if (w->f->match.stop_reason[0] == PKV_STOP_ROOM) {
-        assert_true(w->partial && w->f->match.claimed < probed.claimed);
+        assert_true(w->copies && w->f->match.claimed < probed.claimed);
         return;
     }
     assert_int_equal(w->f->match.claimed, probed.claimed);
@@ -257,8 +260,12 @@ static void run(const pkv_group *g, int32_t n_groups, uint32_t flags, uint32_t s
         w->aside = malloc(w->bytes);
         assert_true(w->arena && w->aside);
         assert_ok(pkv_blockmgr_init(w->arena, w->bytes, &w->f->cfg, &w->f->m));
-        w->random = seed, w->partial = flags & PKV_MGR_PARTIAL_HITS;
-        w->largest_block = n_groups ? g[n_groups - 1].block_tokens : 2;
+        w->random = seed, w->copies = flags & PKV_MGR_PARTIAL_HITS;
+        w->largest_block = 2;
+        for (int32_t k = 0; k < n_groups; k++) {
+            if (g[k].block_tokens > 2) w->largest_block = g[k].block_tokens;
+            if (g[k].kind == PKV_GROUP_STATE) w->copies = true;
+        }
         for (int i = 0; i < 300; i++) {
             do_something(w);
             promises(w);
@@ -293,11 +300,24 @@ static void with_windows(void **state)
     run(chunked, 2, 0, 40);
 }
 
+static void with_states(void **state)
+{
+    (void)state;
+    static const pkv_group two[2] = { { PKV_GROUP_FULL, 2, 0, 0, 0 },
+                                      { PKV_GROUP_STATE, 0, 0, 0, 2 } };
+    static const pkv_group three[3] = { { PKV_GROUP_FULL, 2, 0, 0, 0 },
+                                        { PKV_GROUP_STATE, 0, 0, 0, 1 },
+                                        { PKV_GROUP_SLIDING, 4, 5, 0, 0 } };
+    run(two, 2, 0, 20);
+    run(three, 3, 0, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_full_group),
         cmocka_unit_test(with_windows),
+        cmocka_unit_test(with_states),
     };
     return cmocka_run_group_tests_name("promises", tests, NULL, NULL);
 }
