@@ -73,8 +73,22 @@ uint64_t or_state_sum(int g, int k, uint64_t sum)
     return mix(mix(sum, (uint64_t)g + 2), (uint64_t)k + 1000);
 }
 
+/* The copies of one list may run in any order, after all of its zeroing. */
+static void check_work(oracle *o, const pkv_block_work *w)
+{
+    for (int i = 0; i < w->n_copy; i++) {
+        for (int k = 0; k < w->n_copy; k++) {
+            if (w->copy[i].dst == w->copy[k].src) BROKEN(o, "a copy reads what another writes");
+            if (k < i && w->copy[i].dst == w->copy[k].dst) BROKEN(o, "one destination twice");
+        }
+        for (int k = 0; k < w->n_zero; k++)
+            if (w->zero[k] == w->copy[i].src) BROKEN(o, "the source of a copy is zeroed");
+    }
+}
+
 void or_run_work(oracle *o, const pkv_block_work *w)
 {
+    check_work(o, w);
     for (int i = 0; i < w->n_zero; i++) {
         memset(o->bytes[w->zero[i]], 0, sizeof o->bytes[0]);
         memset(o->writer[w->zero[i]], 0, sizeof o->writer[0]);
