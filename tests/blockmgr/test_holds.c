@@ -188,8 +188,10 @@ static void posts_that_meet_nothing(void **state)
     assert_int_equal(poll_at(f, 9), 0);
     assert_ok(pkv_hold_reclaim(f->m, e));
     pkv_hold r = hold(f, s, 2, NEVER); /* perhaps the same place: old handles do not reach it */
-    const uint64_t foreign[] = { 0, UINT64_MAX, h.v, e.v, r.v + 1, r.v + ((uint64_t)1 << 32) };
-    for (int i = 0; i < 6; i++) {
+    const uint64_t foreign[] = {
+        0, UINT64_MAX, h.v, e.v, r.v + 1, r.v + ((uint64_t)1 << 32), (uint64_t)1 << 32 | 64
+    }; /* max_holds */
+    for (int i = 0; i < 7; i++) {
         pkv_hold_post(f->m, (pkv_hold){ foreign[i] }, PKV_OK);
         assert_int_equal(fx_stats(f).late_posts, 4 + i);
     }
@@ -352,6 +354,7 @@ static void holds_in_groups(void **state)
     assert_int_equal(ids[1], fx_group_block(f, s, 0, 3));
     assert_ok(pkv_hold_blocks(f->m, h, 1, ids, 8, &n));
     assert_int_equal(n, 4);
+    for (int32_t i = 0; i < 4; i++) assert_int_equal(ids[i], fx_group_block(f, s, 1, i));
     assert_ok(pkv_hold_blocks(f->m, h, 2, ids, 8, &n));
     assert_int_equal(n, 0);
     fx_close(f, s);

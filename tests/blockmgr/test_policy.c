@@ -308,6 +308,21 @@ static void decay_keeps_prefixes_behind(void **state)
     fx_end(f);
 }
 
+/* A priority given after a decay is not lowered by it. */
+static void decay_is_over_when_it_returns(void **state)
+{
+    (void)state;
+    fx *f = fx_new(30, 2, CACHE);
+    pkv_seq a = fx_with(f, "aa");
+    assert_ok(pkv_seq_retain(f->m, a, 0, 2, 7));
+    for (int i = 0; i < 3; i++) assert_ok(pkv_blockmgr_decay(f->m));
+    assert_ok(pkv_seq_retain(f->m, a, 0, 2, 7));
+    fx_close(f, a);
+    fx_close(f, retained(f, "bb", 0, 2, 6));
+    GOES(f, "bb", "aa");
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- evict */
 
 static void evict_by_hand(void **state)
@@ -466,6 +481,7 @@ int main(void)
         cmocka_unit_test(decay_lowers_all_above_the_default),
         cmocka_unit_test(decay_goes_no_lower),
         cmocka_unit_test(decay_keeps_prefixes_behind),
+        cmocka_unit_test(decay_is_over_when_it_returns),
         cmocka_unit_test(evict_by_hand),
         cmocka_unit_test(old_content_never_matches_again),
         cmocka_unit_test(old_content_keeps_its_order),

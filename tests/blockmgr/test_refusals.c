@@ -139,7 +139,9 @@ static void null_steps_policy_tables(void **state)
     fx_refused(f, ARG, pkv_seq_snapshot(m, s, NULL));
     fx_refused(f, ARG, pkv_table_delta(NULL, 0, r, 4, ids, 4, &d));
     fx_refused(f, ARG, pkv_table_delta(m, 0, NULL, 4, ids, 4, &d));
+    fx_refused(f, ARG, pkv_table_delta(m, 0, NULL, 1, ids, 4, &d));
     fx_refused(f, ARG, pkv_table_delta(m, 0, r, 4, NULL, 4, &d));
+    fx_refused(f, ARG, pkv_table_delta(m, 0, r, 4, NULL, 1, &d));
     fx_refused(f, ARG, pkv_table_delta(m, 0, r, 4, ids, 4, NULL));
     fx_refused(f, ARG, pkv_table_resync(NULL, 0));
     fx_refused(f, ARG, pkv_seqs_common(NULL, &s, 1, 0, &n));

@@ -248,9 +248,14 @@ static void half_a_snapshot(void **state)
     assert_int_equal(fx_stats(f).cached_blocks, 1);
     assert_int_equal(fx_probe(f, "abc"), 0);
     assert_int_equal(f->match.stop_reason[1], PKV_STOP_STATE);
+    fx_close(f, fx_with(f, "xy")); /* behind what is left of it */
     snapshot(f, s, 1);
-    assert_int_equal(fx_stats(f).cached_blocks, 2);
+    assert_int_equal(fx_stats(f).cached_blocks, 3);
     assert_int_equal(fx_probe(f, "abc"), 2);
+    fx_evict(f, 1); /* not that: it is as new as the other half */
+    assert_int_equal(fx_probe(f, "abc"), 2);
+    fx_probe(f, "xyz");
+    assert_int_equal(f->match.longest[0], 0);
     fx_close(f, s);
     fx_end(f);
 }

@@ -135,6 +135,39 @@ static void the_tail_is_published(void **state)
     fx_end(f);
 }
 
+/* Extra keys go with the content: to the published tail, and back with the sequence. */
+static void a_tail_with_extras(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = fx_config(10, 4, CACHE | PKV_MGR_PARTIAL_HITS);
+    cfg.n_host_blocks = 6;
+    fx *f = fx_from(&cfg);
+    pkv_seq s = fx_open(f);
+    static const int32_t ids[2] = { 'a', 'b' };
+    const pkv_extra ex = { 0, 1, { 5 } };
+    const pkv_tokens with = { ids, 2, &ex, 1 };
+    fx_reserve(f, s, 2);
+    assert_ok(pkv_seq_commit(f->m, s, &with, PKV_STEP_NONE));
+    out(f, &s, 1);
+    assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &with, &f->match));
+    assert_int_equal(f->match.claimed, 2);
+    assert_int_equal(fx_probe(f, "ab"), 0);
+    fx_evict(f, 1);
+    swap w = resume(f, &s, 1, NEVER);
+    transfer_ends(f, &w, PKV_HOLD_DONE);
+    fx_commit(f, s, "cd");
+    assert_int_equal(fx_info(f, s).n_indexed, 1);
+    assert_int_equal(fx_probe(f, "abcd"), 0);
+    assert_ok(pkv_blockmgr_probe(f->m, (pkv_ns){ 0 }, &with, &f->match));
+    assert_int_equal(f->match.claimed, 2);
+    out(f, &s, 1);
+    fx_close(f, s);
+    fx_evict(f, 1);
+    assert_int_equal(fx_stats(f).extras, 0);
+    assert_int_equal(fx_stats(f).nodes, 0);
+    fx_end(f);
+}
+
 static void a_failed_suspend_changes_nothing(void **state)
 {
     (void)state;
@@ -519,6 +552,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(the_tail_is_published),
+        cmocka_unit_test(a_tail_with_extras),
         cmocka_unit_test(a_failed_suspend_changes_nothing),
         cmocka_unit_test(an_expired_suspend),
         cmocka_unit_test(a_failed_resume),
