@@ -20,6 +20,11 @@ bool blocks_ok(struct blocks_case *b, pkv_status status)
     return status == PKV_OK;
 }
 
+static int32_t max_seqs(const struct blocks_case *b)
+{
+    return b->n_seqs + 80;
+}
+
 pkv_tokens blocks_tokens(const struct blocks_case *b, int32_t seq, int32_t first, int32_t n)
 {
     const uint32_t start = (uint32_t)seq * 40503u + b->epoch * 7919u;
@@ -57,6 +62,13 @@ void blocks_commit(struct blocks_case *b, pkv_seq seq, int32_t index, int32_t fi
     (void)blocks_ok(b, pkv_seq_commit(b->mgr, seq, &tokens, PKV_STEP_NONE));
 }
 
+void blocks_delta(struct blocks_case *b)
+{
+    b->changed = (pkv_delta)PKV_DELTA_INIT;
+    (void)blocks_ok(
+        b, pkv_table_delta(b->mgr, 0, b->ranges, max_seqs(b), b->ids, b->ids_cap, &b->changed));
+}
+
 void blocks_flush(struct blocks_case *b)
 {
     bandwidth_sum_fn ways[BANDWIDTH_N_WAYS];
@@ -75,7 +87,7 @@ static pkv_blockmgr_config config_of(const struct blocks_case *b)
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
     cfg.n_blocks = b->n_blocks + 1; /* the null block */
     cfg.block_tokens = b->block_tokens;
-    cfg.max_seqs = b->n_seqs + 80;
+    cfg.max_seqs = max_seqs(b);
     cfg.max_seq_tokens = longest(b);
     cfg.flags = b->prefix_cache ? PKV_MGR_PREFIX_CACHE : 0;
     return cfg;
@@ -102,7 +114,13 @@ static bool make_arrays(struct blocks_case *b, struct bench_error *err)
     b->taken = bench_calloc(n, sizeof(*b->taken), err);
     b->pointers = bench_calloc(n, sizeof(*b->pointers), err);
     b->order = bench_calloc(n, sizeof(*b->order), err);
-    if (!b->seqs || !b->reqs || !b->tokens || !b->taken || !b->pointers || !b->order) return false;
+    /* A delta names each entry of a row at most once, used or given up since the last one. */
+    b->ids_cap = max_seqs(b) * (b->n_tokens / b->block_tokens + 1);
+    b->ranges = bench_calloc((size_t)max_seqs(b), sizeof(*b->ranges), err);
+    b->ids = bench_calloc((size_t)b->ids_cap, sizeof(*b->ids), err);
+    if (!b->seqs || !b->reqs || !b->tokens || !b->taken || !b->pointers || !b->order ||
+        !b->ranges || !b->ids)
+        return false;
     for (int32_t i = 0; i < BLOCKS_STARTS + BLOCKS_LONGEST; i++)
         b->tokens[i] = (int32_t)bench_rng_below(&rng, 128000);
     for (int32_t i = 0; i < b->n_blocks; i++) b->order[i] = i;
@@ -124,10 +142,14 @@ static void blocks_teardown(struct bench_case *c)
     free(b->taken);
     free(b->pointers);
     free(b->order);
+    free(b->ranges);
+    free(b->ids);
     free(b->arena);
     b->seqs = NULL;
     b->reqs = NULL;
     b->tokens = b->taken = b->order = NULL;
+    b->ids = NULL;
+    b->ranges = NULL;
     b->pointers = NULL;
     b->arena = NULL;
 }
@@ -139,6 +161,7 @@ static bool blocks_setup(struct bench_case *c, struct bench_run *run, struct ben
     b->status = PKV_OK;
     b->surprised = false;
     b->ns.v = 0;
+    b->step = PKV_STEP_NONE;
     bool ok = make_arrays(b, err) && make_manager(b, err) &&
               bench_region_map(&b->flush, 2 * (size_t)run->report.machine.llc_bytes, true, err);
     if (ok) {
@@ -151,7 +174,7 @@ static bool blocks_setup(struct bench_case *c, struct bench_run *run, struct ben
 }
 
 /* After timing: every call succeeded with the outcome the case is about, the invariants hold, and
- * the three kinds of blocks add up. */
+ * the kinds of blocks add up. */
 static bool blocks_check(struct bench_case *c, struct bench_run *run, int32_t side, bool timed,
                          struct bench_correct *out, struct bench_error *err)
 {
@@ -164,7 +187,9 @@ static bool blocks_check(struct bench_case *c, struct bench_run *run, int32_t si
     out->checked = true;
     pkv_blockmgr_stats(b->mgr, &s);
     const pkv_status invariants = pkv_blockmgr_check(b->mgr, 3);
-    const bool adds_up = s.free_blocks + s.active_blocks + s.cached_blocks == s.n_blocks - 1;
+    const bool adds_up =
+        s.free_blocks + s.active_blocks + s.cached_blocks + s.limbo_blocks + s.quarantine_blocks ==
+        s.n_blocks - 1;
     out->ok = b->status == PKV_OK && !b->surprised && invariants == PKV_OK && adds_up;
     if (!out->ok)
         snprintf(out->text, sizeof(out->text),

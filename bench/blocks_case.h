@@ -7,11 +7,13 @@
 #include "block_list.h"
 
 #include "pagedkv/blockmgr.h"
+#include "pagedkv/blockmgr_steps.h"
+#include "pagedkv/blockmgr_tables.h"
 
 struct blocks_case {
     /* What to do; set when the case is defined. */
     int32_t n_blocks, block_tokens, n_seqs, n_tokens;
-    bool prefix_cache, cold, single_calls, chunks;
+    bool prefix_cache, cold, single_calls, chunks, delta, async;
     int level;                                                       /* of the invariant checker */
     bool (*prepare)(struct blocks_case *b, struct bench_error *err); /* after the manager exists */
 
@@ -27,7 +29,12 @@ struct blocks_case {
     pkv_block_copy copies[64];
     int32_t *tokens; /* random ids; epoch and sequence choose one of BLOCKS_STARTS beginnings */
     uint32_t epoch;
-    int32_t committed; /* of every sequence of a decode step */
+    int32_t committed;       /* of every sequence of a decode step */
+    pkv_step step;           /* in flight, if `async` */
+    pkv_table_range *ranges; /* [max_seqs] what the last delta said */
+    int32_t *ids;            /* [ids_cap] */
+    int32_t ids_cap;
+    pkv_delta changed;
     pkv_status status; /* first call that failed */
     bool surprised;    /* a call succeeded with another outcome than the case is about */
     struct block_list list;
@@ -63,6 +70,8 @@ void blocks_forget(struct blocks_case *b);
 pkv_seq blocks_open(struct blocks_case *b, int32_t n_tokens);
 void blocks_reserve(struct blocks_case *b, pkv_seq seq, int32_t n_tokens);
 void blocks_commit(struct blocks_case *b, pkv_seq seq, int32_t index, int32_t first, int32_t n);
+/* What the tables lack since the last time, into `ranges`, `ids` and `changed`. */
+void blocks_delta(struct blocks_case *b);
 /* Read twice the last-level cache. */
 void blocks_flush(struct blocks_case *b);
 
@@ -71,6 +80,8 @@ bool blocks_pool_cases(const struct bench_options *o, struct case_list *list,
                        struct bench_error *err);
 bool blocks_step_cases(const struct bench_options *o, struct case_list *list,
                        struct bench_error *err);
+bool blocks_table_cases(const struct bench_options *o, struct case_list *list,
+                        struct bench_error *err);
 bool blocks_content_cases(const struct bench_options *o, struct case_list *list,
                           struct bench_error *err);
 bool blocks_whole_cases(const struct bench_options *o, struct case_list *list,

@@ -35,19 +35,25 @@ static void call_check(void *ctx)
     (void)blocks_ok(b, pkv_blockmgr_check(b->mgr, b->level));
 }
 
-static bool add_whole(const struct bench_options *o, struct case_list *list, int32_t n_blocks,
-                      int level, struct bench_error *err)
+static struct blocks_case used_case(int32_t n_blocks)
 {
     struct blocks_case b;
-    char id[48], label[64], size[16];
     memset(&b, 0, sizeof(b));
     b.n_blocks = n_blocks;
     b.block_tokens = 16;
     b.n_seqs = n_blocks * 12 / FULL_SEQS; /* 3/4 of the blocks get content */
     b.n_tokens = FULL_SEQS;
     b.prefix_cache = true;
-    b.level = level;
     b.prepare = prepare_used;
+    return b;
+}
+
+static bool add_whole(const struct bench_options *o, struct case_list *list, int32_t n_blocks,
+                      int level, struct bench_error *err)
+{
+    struct blocks_case b = used_case(n_blocks);
+    char id[48], label[64], size[16];
+    b.level = level;
     snprintf(size, sizeof(size), "1e%d", blocks_log10(n_blocks));
     if (level) {
         snprintf(id, sizeof(id), "check-%d/%d", level, n_blocks);
@@ -58,6 +64,27 @@ static bool add_whole(const struct bench_options *o, struct case_list *list, int
     }
     return blocks_case_add(o, list, &b, id, label, "call", level ? 1 : 64,
                            level ? call_check : call_stats, NULL, err) != NULL;
+}
+
+static void call_epochs(void *ctx)
+{
+    struct blocks_case *b = ctx;
+    pkv_blockmgr_stats_t s = PKV_BLOCKMGR_STATS_INIT;
+    pkv_blockmgr_stats(b->mgr, &s);
+    const uint32_t epoch = s.epoch;
+    for (int i = 0; i < 64; i++) (void)blocks_ok(b, pkv_blockmgr_new_epoch(b->mgr));
+    pkv_blockmgr_stats(b->mgr, &s);
+    if (s.epoch - epoch != 64) b->surprised = true;
+}
+
+static bool add_epoch(const struct bench_options *o, struct case_list *list, int32_t n_blocks,
+                      struct bench_error *err)
+{
+    const struct blocks_case b = used_case(n_blocks);
+    char id[48], label[64];
+    snprintf(id, sizeof(id), "new-epoch/%d", n_blocks);
+    snprintf(label, sizeof(label), "new epoch, 1e%d blocks in use", blocks_log10(n_blocks));
+    return blocks_case_add(o, list, &b, id, label, "call", 64, call_epochs, NULL, err) != NULL;
 }
 
 /* ---------------------------------------------------------------- a new manager */
@@ -143,5 +170,6 @@ bool blocks_whole_cases(const struct bench_options *o, struct case_list *list,
         for (int level = 0; level <= 3; level++)
             if (!(big && level == 3) && !add_whole(o, list, all[i], level, err)) return false;
     }
+    if (!add_epoch(o, list, 100000, err)) return false;
     return add_new(o, list, o->profile == PROFILE_CI ? 100000 : 1000000, err);
 }
