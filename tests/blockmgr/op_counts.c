@@ -6,6 +6,8 @@
  * measured_<name>, whose inclusive cost divided by `units` is the figure. One line "name per units"
  * is printed for each. Every call has to succeed with the outcome the row is about. */
 #include "pagedkv/blockmgr.h"
+#include "pagedkv/blockmgr_steps.h"
+#include "pagedkv/blockmgr_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +32,9 @@ struct world {
     pkv_reserve_req reqs[MANY];
     pkv_block_work work;
     pkv_block_copy copies[SIBLINGS];
+    pkv_step step;
+    pkv_table_range ranges[MANY + 8];
+    int32_t ids[MANY + 8];
 };
 
 static void must(bool fine, const char *what)
@@ -109,6 +114,60 @@ static void measured_commit_token(struct world *w)
     for (int32_t i = 0; i < MANY; i++) commit(w, w->seqs[i], i, 1);
 }
 
+/* ---------------------------------------------------------------- steps, tables for a device */
+
+static void begin(struct world *w)
+{
+    MUST(pkv_step_begin(w->m, &w->step));
+}
+static void decode_in_step(struct world *w)
+{
+    decode_reserved(w);
+    begin(w);
+}
+static void measured_commit_in_step(struct world *w)
+{
+    for (int32_t i = 0; i < MANY; i++) {
+        const pkv_tokens t = tokens(w, i, 1);
+        MUST(pkv_seq_commit(w->m, w->seqs[i], &t, w->step));
+    }
+}
+static void decode_launched(struct world *w)
+{
+    decode_in_step(w);
+    measured_commit_in_step(w);
+}
+static void measured_retire(struct world *w)
+{
+    MUST(pkv_step_retire(w->m, w->step));
+}
+static void measured_empty_step(struct world *w)
+{
+    for (int32_t i = 0; i < CALLS; i++) {
+        begin(w);
+        MUST(pkv_step_retire(w->m, w->step));
+    }
+}
+static pkv_delta delta(struct world *w)
+{
+    pkv_delta out = PKV_DELTA_INIT;
+    MUST(pkv_table_delta(w->m, 0, w->ranges, MANY + 8, w->ids, MANY + 8, &out));
+    return out;
+}
+static void measured_delta_changed(struct world *w)
+{
+    EXPECT(delta(w).n_ids == MANY); /* a block each */
+}
+static void decode_sent(struct world *w)
+{
+    decode(w);
+    measured_delta_changed(w);
+}
+static void measured_delta_unchanged(struct world *w)
+{
+    for (int32_t i = 0; i < CALLS; i++) EXPECT(delta(w).n_ranges == 0);
+}
+
 /* ---------------------------------------------------------------- blocks without content */
 
 static void one_open(struct world *w)
@@ -127,6 +186,17 @@ static void one_taken(struct world *w)
 static void measured_release(struct world *w)
 {
     MUST(pkv_seq_close(w->m, w->seq));
+}
+/* Blocks released while a step is open go to limbo; its retirement frees them. */
+static void one_in_limbo(struct world *w)
+{
+    one_taken(w);
+    begin(w);
+    MUST(pkv_seq_close(w->m, w->seq));
+}
+static void measured_retire_limbo(struct world *w)
+{
+    MUST(pkv_step_retire(w->m, w->step));
 }
 
 /* ---------------------------------------------------------------- content */
@@ -238,6 +308,17 @@ static void measured_evict(struct world *w)
     EXPECT(s.evicted_blocks == EVICTED);
 }
 
+static void measured_evict_call(struct world *w)
+{
+    int32_t n = 0;
+    MUST(pkv_blockmgr_evict(w->m, EVICTED, &n));
+    EXPECT(n == EVICTED);
+}
+static void measured_new_epoch(struct world *w)
+{
+    for (int32_t i = 0; i < CALLS; i++) MUST(pkv_blockmgr_new_epoch(w->m));
+}
+
 /* ---------------------------------------------------------------- the rest */
 
 static void measured_open(struct world *w)
@@ -305,6 +386,14 @@ static const struct operation {
     ROW_OF(fork, "block", ROW, one_long),
     ROW_OF(copy_on_write, "copy", SIBLINGS, siblings),
     ROW_OF(evict, "block", EVICTED, full_of_cached),
+    ROW_OF(evict_call, "block", EVICTED, full_of_cached),
+    ROW_OF(new_epoch, "call", CALLS, one_cached),
+    ROW_OF(commit_in_step, "sequence", MANY, decode_in_step),
+    ROW_OF(retire, "sequence", MANY, decode_launched),
+    ROW_OF(retire_limbo, "block", TAKEN, one_in_limbo),
+    ROW_OF(empty_step, "begin and retire", CALLS, nothing),
+    ROW_OF(delta_changed, "row", MANY, decode),
+    ROW_OF(delta_unchanged, "call", CALLS, decode_sent),
     ROW_OF(row, "call", MANY, decode),
     ROW_OF(slots, "token", UNITS, one_filled),
     ROW_OF(stats, "call", CALLS, one_filled),
