@@ -2,6 +2,7 @@
  * nulls. */
 #include "blockmgr/blockmgr_internal.h"
 #include "mgr_fixture.h"
+#include "pagedkv/blockmgr_holds.h"
 
 /* ---------------------------------------------------------------- the hash spreads */
 
@@ -181,6 +182,30 @@ static void batch_numbers_wrap(void **state)
     fx_end(f);
 }
 
+/* ---------------------------------------------------------------- neighbours on the host */
+
+/* The checker counts each row's host blocks once, whatever the row behind it holds. */
+static void neighbours_on_the_host(void **state)
+{
+    (void)state;
+    pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
+    cfg.n_blocks = 20, cfg.block_tokens = 2, cfg.max_seqs = 3, cfg.max_seq_tokens = 4;
+    cfg.n_host_blocks = 9;
+    fx *f = fx_from(&cfg);
+    const pkv_seq s[3] = { fx_with(f, "abcd"), fx_with(f, "ABCD"), fx_with(f, "1234") };
+    pkv_swap_copy copies[8];
+    pkv_hold_result done;
+    pkv_hold hold;
+    int32_t n;
+    assert_ok(pkv_seqs_suspend(f->m, s, 3, 10, copies, 8, &n, &hold));
+    assert_int_equal(n, 6);
+    assert_ok(pkv_blockmgr_check(f->m, 3));
+    pkv_hold_post(f->m, hold, PKV_OK);
+    assert_ok(pkv_blockmgr_poll(f->m, 0, &done, 1, &n));
+    assert_int_equal(fx_stats(f).free_host_blocks, 2);
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -224,6 +249,7 @@ int main(void)
         cmocka_unit_test(identities_are_erased),
         cmocka_unit_test(work_arrays),
         cmocka_unit_test(batch_numbers_wrap),
+        cmocka_unit_test(neighbours_on_the_host),
         cmocka_unit_test(questions_change_no_byte),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
