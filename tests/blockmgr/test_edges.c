@@ -3,6 +3,7 @@
 #include "blockmgr/blockmgr_internal.h"
 #include "mgr_fixture.h"
 #include "pagedkv/blockmgr_holds.h"
+#include "pagedkv/blockmgr_steps.h"
 
 /* ---------------------------------------------------------------- the hash spreads */
 
@@ -206,6 +207,36 @@ static void neighbours_on_the_host(void **state)
     fx_end(f);
 }
 
+/* ---------------------------------------------------------------- half a snapshot */
+
+static void snapshot(fx *f, pkv_seq s, int32_t n_copies)
+{
+    assert_ok(pkv_seq_snapshot(f->m, s, &f->work));
+    assert_int_equal(f->work.n_copy, n_copies);
+}
+
+/* What is left of a snapshot is not evicted for the rest of it, though it is the oldest. */
+static void what_is_left_of_a_snapshot_stays(void **state)
+{
+    (void)state;
+    static const pkv_group g[2] = { { PKV_GROUP_FULL, 2, 0, 0, 0 },
+                                    { PKV_GROUP_STATE, 0, 0, 0, 2 } };
+    pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
+    cfg.n_blocks = 11, cfg.max_seqs = 4, cfg.max_seq_tokens = 8, cfg.groups = g, cfg.n_groups = 2;
+    fx *f = fx_from(&cfg);
+    const pkv_seq s = fx_with(f, "abcd"); /* 2 + 2 blocks */
+    int32_t n;
+    snapshot(f, s, 2);
+    assert_ok(pkv_blockmgr_evict(f->m, 1, &n));
+    fx_close(f, fx_with(f, "xy"));
+    fx_reserve(f, fx_open(f), 4);
+    assert_int_equal(fx_stats(f).free_blocks, 0);
+    assert_int_equal(fx_stats(f).cached_blocks, 2); /* half a snapshot, then "xy" */
+    snapshot(f, s, 1);
+    snapshot(f, s, 0);
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -250,6 +281,7 @@ int main(void)
         cmocka_unit_test(work_arrays),
         cmocka_unit_test(batch_numbers_wrap),
         cmocka_unit_test(neighbours_on_the_host),
+        cmocka_unit_test(what_is_left_of_a_snapshot_stays),
         cmocka_unit_test(questions_change_no_byte),
     };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL);
