@@ -280,7 +280,9 @@ static void bad_groups(void **state)
     const size_t bytes = 1 << 20;
     for (int i = 0; i <= PKV_MAX_GROUPS; i++) groups[i] = one;
     shapes_of(groups, PKV_MAX_GROUPS + 1, 16, shapes);
-    cfg.groups = groups, cfg.n_groups = 2;
+    cfg.groups = groups, cfg.n_groups = PKV_MAX_GROUPS;
+    assert_ok(pkv_plan_groups(shapes, bytes, 16, &cfg, &r));
+    cfg.n_groups = 2;
     assert_ok(pkv_plan_groups(shapes, bytes, 16, &cfg, &r));
     r = (pkv_plan_result)PKV_PLAN_RESULT_INIT;
     assert_int_equal(pkv_plan_groups(NULL, bytes, 16, &cfg, &r), PKV_E_INVALID_ARG);
