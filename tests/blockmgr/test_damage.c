@@ -261,6 +261,11 @@ static int32_t empty_slot(const pkv_blockmgr *m)
     X(I9, 3, claim_beyond_the_units, s.whole->claim = s.whole->n_units + 1)                        \
     X(I9, 3, another_root, s.whole->ns = 1)                                                        \
     X(I9, 3, tail_extras_order, swap_extras(m, s.whole->tail_extras))                              \
+    X(I9, 3, tail_extra_behind_the_tail,                                                           \
+      extras_of(m)[extras_of(m)[s.whole->tail_extras].next].offset = 2)                            \
+    X(I9, 3, tail_extra_before_the_tail, extras_of(m)[s.whole->tail_extras].offset = -1)           \
+    X(I9, 3, tail_extra_twice, extras_of(m)[extras_of(m)[s.whole->tail_extras].next].offset = 0)   \
+    X(I4, 3, main_block_that_says_spare, rec(m, row_of(m, s.whole, 0)[1])->spare = true)           \
     X(I9, 3, tail_extras_after_the_end, s.whole->ended = true)
 
 DAMAGE_LIST(DAMAGE_FUNCTION)

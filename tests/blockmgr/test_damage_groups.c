@@ -107,6 +107,10 @@ static struct row_change *change(pkv_blockmgr *m, int32_t g, int32_t seq)
       node_at(m, s.prepared[0])->at[2].block = row_at(m, WINDOW, SLID)[0])                         \
     X(I9, 3, prepared_in_too_few_groups, rec(m, row_at(m, WINDOW, AHEAD)[0])->prepared = NONE,     \
       node_at(m, s.prepared[0])->at[2].block = NONE)                                               \
+    X(I5, 3, more_sent_than_there_is,                                                              \
+      *change(m, STATE, m->max_seqs - 1) = (struct row_change){ 1, INT32_MAX, 0 })                 \
+    X(I5, 3, change_without_its_bit,                                                               \
+      *change(m, STATE, m->max_seqs - 1) = (struct row_change){ 0, 0, 1 })                         \
     X(I5, 3, change_in_one_group_only, change(m, STATE, SLID)->sent++,                             \
       all_changed(m)[(size_t)STATE * m->seq_words] = 0)
 
