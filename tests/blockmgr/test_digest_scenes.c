@@ -1,6 +1,7 @@
 /* Equal digests mean equal answers, so no two of these managers may have the same: each differs
  * from another one in a single thing. Made twice, each has its digest again. */
 #include "mgr_fixture.h"
+#include "pagedkv/blockmgr_steps.h"
 
 static pkv_blockmgr_config usual(void)
 {
@@ -90,6 +91,15 @@ static void two_takers(fx *f, int first, int first_back)
     if (first_back < 0) return;
     fx_truncate(f, s[first_back], 0);
     fx_truncate(f, s[!first_back], 0);
+}
+
+/* Two blocks of content, cached one after the other; in the end of an older epoch, or not. */
+static void two_cached(fx *f, int first, bool old)
+{
+    pkv_seq s[2] = { fx_with(f, "ab"), fx_with(f, "cd") };
+    fx_truncate(f, s[first], 0);
+    fx_truncate(f, s[!first], 0);
+    if (old) assert_ok(pkv_blockmgr_new_epoch(f->m));
 }
 
 static pkv_ns space(fx *f, uint8_t digest, int times)
@@ -186,6 +196,10 @@ static pkv_extra extra(int32_t first, int32_t n, int at, uint8_t value)
     X(two_takers(f, 0, 0))                                                                         \
     X(two_takers(f, 1, -1))                                                                        \
     X(two_takers(f, 0, -1))                                                                        \
+    X(two_cached(f, 1, true))                                                                      \
+    X(two_cached(f, 0, true))                                                                      \
+    X(two_cached(f, 1, false))                                                                     \
+    X(two_cached(f, 0, false))                                                                     \
     X(space(f, 1, 1))                                                                              \
     X(space(f, 1, 2))                                                                              \
     X(space(f, 2, 1))                                                                              \
