@@ -52,7 +52,7 @@ def campaign(root):
     """A real one on a small tree; complains about every survivor."""
     if not shutil.which("gcc"):
         raise common.Skip("gcc is not installed")
-    args = argparse.Namespace(seed=1, only=None, count=0, jobs=1, cc="gcc", json=None,
+    args = argparse.Namespace(seed=1, only=None, count=0, jobs=1, cc="gcc", json=None, survived=None,
                               survivors=root / mutate.SURVIVORS)
     paths = sorted((root / "src/blockmgr").glob("*.c"))
     order = [mutate.Killer("test_small", "plain", "test_small")]

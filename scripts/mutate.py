@@ -420,12 +420,30 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="print the mutants, run none")
     parser.add_argument("--survivors", type=pathlib.Path, default=common.ROOT / SURVIVORS,
                         metavar="FILE", help=f"explained survivors ({SURVIVORS})")
+    parser.add_argument("--again", type=pathlib.Path, metavar="FILE",
+                        help="only what survived in the run that wrote this file with --json")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every outcome")
     parser.add_argument("--cc", default="gcc", help="compiler (gcc)")
     args = parser.parse_args()
     if args.count < 0 or args.jobs < 1:
         parser.error("--count must not be negative, --jobs at least 1")
+    args.survived = survived_in(args.again)
     return parser, args
+
+
+def is_wanted(mutant, args):
+    if args.only and mutant.file not in {pathlib.PurePath(o).name for o in args.only}:
+        return False
+    return args.survived is None or mutant.key in args.survived
+
+
+def survived_in(path):
+    """Keys of the mutants that survived in the run that wrote this file; None without a file."""
+    if path is None:
+        return None
+    rows = json.loads(path.read_text(encoding="utf-8"))["mutants"]
+    return {(r["file"], r["function"], r["source"], r["change"]) for r in rows
+            if r["result"] == "survived"}
 
 
 def read_mutants(paths, seed):
@@ -442,8 +460,7 @@ def run_all(root, paths, order, args, progress, libraries=()):
             concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         bench = Bench(root, scratch, args.cc, paths, libraries)
         everything = read_mutants([bench.core / p.name for p in paths], args.seed)
-        wanted = [m for m in everything
-                  if not args.only or m.file in {pathlib.PurePath(o).name for o in args.only}]
+        wanted = [m for m in everything if is_wanted(m, args)]
         bench.build_original(flavours, pool)
         bench.build_programs(sorted({k.program for k in order}), flavours, pool)
         order = bench.measure(order)
@@ -464,7 +481,7 @@ def main():
         parser.error(f"no such file in src/blockmgr: {', '.join(sorted(unknown))}")
     if args.list:
         for m in sorted(read_mutants(paths, args.seed), key=lambda m: (m.file, m.start)):
-            if not args.only or m.file in {pathlib.PurePath(o).name for o in args.only}:
+            if is_wanted(m, args):
                 print(f"{m.file}:{m.line} {m.function}: {m.change}")
         return 0
     units = sorted(p.stem for p in (common.ROOT / TESTS).glob("test_*.c") if p.stem not in NO_KILLERS)

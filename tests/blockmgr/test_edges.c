@@ -237,6 +237,39 @@ static void what_is_left_of_a_snapshot_stays(void **state)
     fx_end(f);
 }
 
+/* ---------------------------------------------------------------- first and last block */
+
+static void link_pair(pkv_blockmgr *m, int32_t first, int32_t second)
+{
+    struct block_rec *b = blocks_of(m);
+    struct block_list *l = &m->lists[pkv__evict_list_of(m, first)];
+    assert_int_equal(l->n, 2);
+    l->head = first, l->tail = second;
+    b[first].prev = NONE, b[first].next = second;
+    b[second].prev = first, b[second].next = NONE;
+}
+
+/* A child that goes after its parent is found in the first block and in the last. */
+static void every_block_is_checked(void **state)
+{
+    (void)state;
+    for (int32_t child = 1; child <= 2; child++) {
+        fx *f = fx_new(3, 2, PKV_MGR_PREFIX_CACHE);
+        pkv_seq other = fx_open(f), s = fx_open(f);
+        if (child == 1) fx_reserve(f, other, 1);
+        fx_commit(f, s, "ab");
+        fx_truncate(f, other, 0);
+        fx_commit(f, s, "cd");
+        assert_int_equal(fx_block(f, s, 1), child);
+        fx_close(f, s);
+        assert_ok(pkv_blockmgr_check(f->m, 3));
+        link_pair(f->m, 3 - child, child);
+        assert_int_equal(pkv_blockmgr_check(f->m, 3), PKV_E_CORRUPT);
+        link_pair(f->m, child, 3 - child);
+        fx_end(f);
+    }
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -281,6 +314,7 @@ int main(void)
         cmocka_unit_test(work_arrays),
         cmocka_unit_test(batch_numbers_wrap),
         cmocka_unit_test(neighbours_on_the_host),
+        cmocka_unit_test(every_block_is_checked),
         cmocka_unit_test(what_is_left_of_a_snapshot_stays),
         cmocka_unit_test(questions_change_no_byte),
     };
