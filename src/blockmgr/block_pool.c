@@ -212,6 +212,7 @@ void pkv__block_free(pkv_blockmgr *m, int32_t block)
 void pkv__block_ref(pkv_blockmgr *m, int32_t block)
 {
     struct block_rec *rec = &blocks_of(m)[block];
+    PKV_ASSERT(block > 0 && block < m->n_blocks);
     if (rec->state == BLOCK_QUARANTINE) {
         m->n_quarantine--, m->n_active++;
     } else if (rec->ref == 0) {
