@@ -264,10 +264,17 @@ static pkv_step pick_writer(const world *w, pkv_seq h, uint32_t a)
 {
     if (a % 101 == 7) return w->stale_step;
     for (int i = 0; i < w->n_steps && a % 5; i++) {
-        const pkv_step s = w->step[(i + (int)(a / 8 % MOST_STEPS)) % w->n_steps];
+        const pkv_step s = w->step[a / 8 % 4 ? i : w->n_steps - 1 - i]; /* mostly in order */
         if (or_may_commit(w->o, h, s) > 0) return s;
     }
     return w->n_steps && a % 5 ? op_pick_step(w, a / 16) : PKV_STEP_NONE;
+}
+
+static bool launched_something(const world *w, int idx)
+{
+    for (int i = 0; i < w->n_steps && w->o->seq[idx].open; i++)
+        if (or_may_commit(w->o, op_handle_of(w, idx), w->step[i]) > 0) return true;
+    return false;
 }
 
 void op_do_commit(world *w, const op *x)
@@ -275,6 +282,12 @@ void op_do_commit(world *w, const op *x)
     call_tokens c;
     int idx;
     pkv_seq h = op_pick_seq(w, x->a[0], false, &idx);
+    for (int i = 0; i < w->cfg.max_seqs && idx >= 0 && x->a[0] / 2 % 2; i++) {
+        const int k = (idx + i) % w->cfg.max_seqs;
+        if (!launched_something(w, k)) continue;
+        h = op_handle_of(w, idx = k);
+        break;
+    }
     const or_seq *s = &w->o->seq[idx < 0 ? 0 : idx];
     int at = idx < 0 ? 0 : s->committed, room = idx < 0 ? 1 : s->reserved - at;
     const pkv_step step = pick_writer(w, h, x->a[3] / 64);
@@ -399,6 +412,14 @@ static bool has_state(const world *w)
     return false;
 }
 
+/* A step would have something to launch. */
+static bool any_room(const world *w)
+{
+    for (int i = 0; i < w->cfg.max_seqs; i++)
+        if (w->o->seq[i].open && w->o->seq[i].reserved > w->o->seq[i].committed) return true;
+    return false;
+}
+
 /* Where a call would only be refused, another takes its place most of the time. */
 static int better_kind(const world *w, int kind, uint32_t a)
 {
@@ -409,6 +430,8 @@ static int better_kind(const world *w, int kind, uint32_t a)
         return kind == OP_close ? kind : OP_resume;
     if (op_feature_of(kind) == OP_RAW && !raw) return a / 8 % 2 ? OP_reserve : OP_commit;
     const int n_open = op_open_seqs(w, all, false);
+    for (int i = 0; i < n_open && kind <= OP_close && a / 64 % 4 == 0; i++)
+        if (claimed_inside(&w->o->seq[all[i]]) > 1) return OP_truncate; /* seldom, and soon over */
     switch (kind) {
     case OP_open:
     case OP_fork:
@@ -425,7 +448,8 @@ static int better_kind(const world *w, int kind, uint32_t a)
     case OP_hold_open:
         return n_open || !w->o->n_seq_free ? kind : OP_open;
     case OP_step_begin:
-        return w->n_steps == w->cfg.max_steps ? OP_step_retire : kind;
+        if (w->n_steps == w->cfg.max_steps) return a / 8 % 2 ? OP_step_retire : OP_commit;
+        return n_open && !any_room(w) ? OP_reserve : kind;
     case OP_step_retire:
     case OP_step_abort:
         return w->n_steps ? kind : OP_step_begin;

@@ -39,7 +39,7 @@ static void make_groups(world *w, uint64_t *rng, int unit)
         pkv_group *g = &w->group[i];
         *g = (pkv_group){ .kind = (pkv_group_kind)(i ? next_kind : first_kind)[op_below(rng, 5)] };
         if (g->kind == PKV_GROUP_STATE) {
-            g->state_blocks = 1 + op_below(rng, 2);
+            g->state_blocks = 1 + op_below(rng, op_below(rng, 3) ? 2 : OR_STATE);
             continue;
         }
         g->block_tokens = equal ? unit : unit * times[op_below(rng, 5)];
@@ -99,7 +99,7 @@ static void choose_late(world *w, uint64_t *rng)
     pkv_blockmgr_config *cfg = &w->cfg;
     cfg->max_steps = 1 + op_below(rng, MOST_STEPS);
     cfg->max_holds = 1 + op_below(rng, OR_HOLDS);
-    cfg->n_host_blocks = op_below(rng, 4) ? 2 + op_below(rng, OR_HOST - 2) : 0;
+    cfg->n_host_blocks = op_below(rng, 4) ? 2 + op_below(rng, OR_HOST - 1) : 0;
     if (!(w->features & OP_HOLDS)) cfg->n_host_blocks = 0;
 }
 
@@ -130,6 +130,7 @@ void op_make_config(world *w, uint64_t *rng, int style)
     cfg->zero_policy = (pkv_zero_policy)op_below(rng, 3);
     memset(cfg->hash_secret, w->run->secret, sizeof cfg->hash_secret);
     choose_late(w, rng);
+    if (style == 4) cfg->max_seqs = 1 + op_below(rng, 3), cfg->max_steps = MOST_STEPS;
     if (style == 3 && !op_below(rng, 5)) choose_wide_tree(w, rng);
     if (cfg->n_groups) cfg->block_tokens = 0; /* ignored */
 }

@@ -105,8 +105,9 @@ typedef struct op_run {
 bool op_run_list(op_run *run, const op *ops, int n_ops);
 
 /* The next operation of a random stream. `style` 0: mixed, 1: much truncation, 2: many forks, 3:
- * many short sequences. Features that are off have no calls in it. */
-enum { OP_N_STYLES = 4 };
+ * many short sequences, 4: few sequences with several steps in flight. Features that are off have
+ * no calls in it. */
+enum { OP_N_STYLES = 5 };
 op op_random(uint64_t *rng, int style, unsigned features);
 uint64_t op_next(uint64_t *rng); /* splitmix64 */
 
