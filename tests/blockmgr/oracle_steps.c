@@ -52,6 +52,7 @@ void or_settle(oracle *o, or_seq *s)
             o->stats.unindexed_units += s->unit_node[v] >= 0;
             s->unit_node[v] = -1;
         }
+        s->tail = -1; /* of a closing one */
         or_end_indexing(s, u);
     }
     or_reap(o);
