@@ -2,63 +2,78 @@
  *
  * Breadth first over all states that any sequence of calls can reach: the arena of a state is
  * copied, every call of a fixed repertoire is made on the copy, and the result is a new state or a
- * known one. States are compared up to the names of blocks (ids carry no meaning) and generations
- * of handles. After every call the full invariants are checked; a refused call must leave the
- * digest alone; and every row must hold, token by token, what its sequence wrote, through the
- * copies that the manager planned.
+ * known one. After every call the full invariants are checked; a refused call must leave digest and
+ * name of the state alone; every row, every findable block, every held block and every host block
+ * must hold, token by token, what its sequences wrote, with steps that write as early and as late
+ * as they may; and no block is handed on while a step that was open at its release still is.
  *
- *   closure --blocks 5 --seqs 3 --max-blocks 3 --block-tokens 2 --vocab 1 --partial
+ *   closure --blocks 8 --seqs 4 --max-blocks 4
+ *   closure --blocks 4 --seqs 2 --max-blocks 2 --steps 2
  *
- * Prints states, transitions, depth, and "closed" or "stopped" (at --max-states). */
-#include "blockmgr/blockmgr_internal.h"
+ * Prints states, transitions, depth, and "closed" or "stopped" (at --max-states). A failure prints
+ * the calls that lead to it, the fewest there are. */
+#include "closure.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_BLOCKS = 16, MAX_SEQS = 6, MAX_TOKENS = 16, MAX_T = 4 };
-
-struct options {
-    int blocks, seqs, max_blocks, block_tokens, vocab, namespaces;
-    bool partial, lru;
-    long max_states;
+/* How a state was found first, and, until its calls have been made, the state itself. */
+struct found {
+    int32_t parent;
+    struct call call;
+    uint8_t depth;
+    unsigned char *packed;
+    unsigned char *twin; /* --verify: the same state, found in another way */
 };
 
-/* What the world outside the manager knows: the tokens of every sequence and the bytes of every
- * slot. One simulated byte string per slot: (hash of the sequence up to and with that token). */
-struct world {
-    pkv_seq seq[MAX_SEQS];
-    int32_t n_tokens[MAX_SEQS];
-    int8_t ns[MAX_SEQS]; /* -1: not open */
-    uint8_t tokens[MAX_SEQS][MAX_TOKENS];
-    uint32_t slots[MAX_BLOCKS + 1][MAX_T];
-};
+static const struct options usual = { .blocks = 5,
+                                      .seqs = 3,
+                                      .max_blocks = 3,
+                                      .block_tokens = 1,
+                                      .vocab = 1,
+                                      .namespaces = 1,
+                                      .window = 2,
+                                      .max_states = 500000 };
+struct options opt;
+unsigned char *scratch_arena;
+struct world scratch;
+pkv_ns namespaces[2];
 
-struct state {
-    struct world world;
-    int depth;
-    unsigned char *arena;
-};
-
-static const struct options usual = { 5, 3, 3, 2, 1, 1, false, false, 2000000 };
-static struct options opt;
 static size_t arena_bytes;
-static unsigned char *scratch_arena;
-static struct world scratch;
-static pkv_ns namespaces[2];
-static long n_transitions, n_refused;
-static char last_call[96];
+static unsigned char *from_arena; /* the state whose calls are made */
+static struct world from_world;
+static uint64_t from_key[2];
+static long from = -1;
+static struct call trying;
 
-static void die(const char *what)
+struct name {
+    uint64_t key[2];
+    int32_t state;
+};
+static struct name *known;
+static size_t known_slots;
+static uint64_t outcome; /* of all calls of the present state, in no order */
+static long n_verified;
+static struct found *queue;
+static long n_states, queue_cap, n_transitions, n_refused;
+static int max_depth;
+
+static void print_path(long state)
 {
-    fprintf(stderr, "FAILED: %s after %s\n", what, last_call);
-    exit(1);
+    if (state <= 0) return;
+    print_path(queue[state].parent);
+    print_call(&queue[state].call);
 }
 
-static pkv_blockmgr *mgr(void)
+void die(const char *what)
 {
-    return (pkv_blockmgr *)(void *)scratch_arena;
+    fprintf(stderr, "FAILED: %s\nThe calls:\n", what);
+    print_path(from);
+    if (from >= 0) print_call(&trying);
+    printf("0 passed, 1 failed, 0 skipped\n");
+    exit(1);
 }
 
 static void complain(void *ctx, pkv_log_level level, const char *text)
@@ -67,133 +82,66 @@ static void complain(void *ctx, pkv_log_level level, const char *text)
     if (strstr(text, "block manager: I")) fprintf(stderr, "%s\n", text);
 }
 
-/* ---- the bytes */
-static uint32_t mix(uint32_t h, uint32_t x)
+/* ---- states at rest: runs of zeros are left out. [n zeros, n others, the others] ... */
+static size_t pack(unsigned char *out, const unsigned char *p, size_t n)
 {
-    return (h ^ x) * 0x9e3779b1u + (h >> 15) + 1;
-}
-
-static uint32_t content(const struct world *w, int s, int upto)
-{
-    uint32_t h = 7 + (uint32_t)w->ns[s];
-    for (int i = 0; i <= upto; i++) h = mix(h, w->tokens[s][i] + 1u);
-    return h;
-}
-
-static void run_work(struct world *w, const pkv_block_work *work)
-{
-    for (int i = 0; i < work->n_copy; i++)
-        for (int t = 0; t < opt.block_tokens; t++)
-            w->slots[work->copy[i].dst][t] =
-                t < work->copy[i].n_tokens ? w->slots[work->copy[i].src][t] : 0xdeadu;
-}
-
-static void check_bytes(const struct world *w)
-{
-    for (int s = 0; s < opt.seqs; s++) {
-        const int32_t *row;
-        int32_t n;
-        if (w->ns[s] < 0) continue;
-        if (pkv_seq_row(mgr(), w->seq[s], 0, &row, &n) != PKV_OK) die("a lost sequence");
-        for (int i = 0; i < w->n_tokens[s]; i++)
-            if (w->slots[row[i / opt.block_tokens]][i % opt.block_tokens] != content(w, s, i))
-                die("a row that does not hold its sequence's tokens");
+    size_t at = 0;
+    for (size_t i = 0; i < n;) {
+        uint16_t run[2] = { 0, 0 };
+        while (i < n && p[i] == 0 && run[0] < UINT16_MAX) i++, run[0]++;
+        const size_t start = i;
+        while (i < n && (p[i] != 0 || (i + 4 < n && (p[i + 1] | p[i + 2] | p[i + 3]) != 0)) &&
+               i - start < UINT16_MAX)
+            i++;
+        run[1] = (uint16_t)(i - start);
+        memcpy(out + at, run, sizeof run);
+        memcpy(out + at + sizeof run, p + start, run[1]);
+        at += sizeof run + run[1];
     }
+    return at;
 }
 
-static void write_tokens(struct world *w, int s, int n, int token)
+static const unsigned char *unpack(unsigned char *p, size_t n, const unsigned char *in)
 {
-    const int32_t *row;
-    int32_t n_row;
-    if (pkv_seq_row(mgr(), w->seq[s], 0, &row, &n_row) != PKV_OK) die("a lost sequence");
-    for (int i = w->n_tokens[s]; i < w->n_tokens[s] + n; i++) {
-        w->tokens[s][i] = (uint8_t)token;
-        w->slots[row[i / opt.block_tokens]][i % opt.block_tokens] = content(w, s, i);
+    for (size_t i = 0; i < n; in += 4) {
+        uint16_t run[2];
+        memcpy(run, in, sizeof run);
+        memset(p + i, 0, run[0]);
+        memcpy(p + i + run[0], in + 4, run[1]);
+        i += (size_t)run[0] + run[1], in += run[1];
     }
-    w->n_tokens[s] += n;
+    return in;
 }
 
-/* ---- the name of a state: everything that later answers depend on, blocks renamed by first use */
-struct naming {
-    struct pkv__siphash a, b;
-    int32_t name[MAX_BLOCKS + 1];
-    int32_t n_named;
-};
-
-static void add(struct naming *k, int64_t x)
-{
-    pkv__siphash_u64(&k->a, (uint64_t)x);
-    pkv__siphash_u64(&k->b, (uint64_t)x);
-}
-
-static void add_block(struct naming *k, int32_t b)
-{
-    if (b == NONE) { /* of a connector */
-        add(k, NONE);
-        return;
-    }
-    if (k->name[b] == 0) k->name[b] = ++k->n_named;
-    add(k, k->name[b]);
-}
-
-static void add_node(struct naming *k, const pkv_blockmgr *m, int32_t id)
-{
-    const struct node *n = node_at(m, id);
-    add(k, n->n_tokens);
-    for (int32_t i = 0; i < n->n_tokens; i++) add(k, node_tokens(m, id)[i]);
-    add(k, n->hit);
-    add(k, n->floor);
-    add_block(k, n->at[0].block);
-    for (int32_t b = n->at[0].oldest_spare; b != NONE; b = blocks_of(m)[b].next) add_block(k, b);
-    add(k, -1);
-    for (int32_t c = n->first_child; c != NONE; c = node_at(m, c)->older) add_node(k, m, c);
-    add(k, -2);
-}
-
-static void name_state(const pkv_blockmgr *m, uint64_t key[2])
-{
-    struct naming k = { .n_named = 0 };
-    pkv__siphash_init(&k.a, 1, 2);
-    pkv__siphash_init(&k.b, 3, 4);
-    for (int32_t i = 0; i < m->max_seqs; i++) {
-        const struct seq_rec *s = &seqs_of(m)[i];
-        add(&k, s->life);
-        if (s->life == SEQ_FREE) continue;
-        const int32_t fields[] = { s->ns,      s->settled, s->committed, s->reserved,
-                                   s->n_units, s->claim,   s->ended };
-        for (size_t f = 0; f < PKV_ARRAY_LEN(fields); f++) add(&k, fields[f]);
-        for (int32_t f = 0; f < blocks_for(&m->groups[0], s->reserved); f++)
-            add_block(&k, row_of(m, s, 0)[f]);
-        for (int32_t f = s->n_units * m->unit; f < s->committed && !s->ended; f++)
-            add(&k, tail_tokens(m, s)[f - s->n_units * m->unit]);
-    }
-    for (int c = 0; c < N_CLASSES; c++, add(&k, -3))
-        for (int32_t b = m->lists[c].head; b != NONE; b = blocks_of(m)[b].next) add_block(&k, b);
-    for (int32_t i = 0; i < opt.namespaces; i++, add(&k, -4)) {
-        const int32_t idx = pkv__ns_find(m, namespaces[i]);
-        for (int32_t id = namespaces_of(m)[idx].first_child; id != NONE; id = node_at(m, id)->older)
-            add_node(&k, m, id);
-    }
-    key[0] = pkv__siphash_end(&k.a, 0, 0);
-    key[1] = pkv__siphash_end(&k.b, 0, 0);
-}
-
-/* ---- known states and the queue */
-static uint64_t (*known)[2];
-static size_t known_slots;
-static struct state *queue;
-static long n_states, queue_cap;
-static int max_depth;
-
-static bool remember(const uint64_t key[2])
+/* The state of that name, which becomes the next one if it is new. */
+static long find_state(const uint64_t key[2])
 {
     size_t at = (size_t)key[0] & (known_slots - 1);
-    while (known[at][0] | known[at][1]) {
-        if (known[at][0] == key[0] && known[at][1] == key[1]) return false;
-        at = (at + 1) & (known_slots - 1);
-    }
-    known[at][0] = key[0], known[at][1] = key[1];
-    return true;
+    for (; known[at].key[0] | known[at].key[1]; at = (at + 1) & (known_slots - 1))
+        if (known[at].key[0] == key[0] && known[at].key[1] == key[1]) return known[at].state;
+    known[at] = (struct name){ { key[0], key[1] }, (int32_t)n_states };
+    return n_states;
+}
+
+/* The state in scratch, packed. */
+static unsigned char *pack_state(void)
+{
+    static unsigned char *room;
+    if (!room) room = malloc(4 * (arena_bytes + sizeof scratch));
+    if (!room) die("out of memory");
+    size_t n = pack(room, scratch_arena, arena_bytes);
+    n += pack(room + n, (unsigned char *)&scratch, sizeof scratch);
+    unsigned char *packed = malloc(n);
+    if (!packed) die("out of memory");
+    memcpy(packed, room, n);
+    return packed;
+}
+
+static void unpack_state(unsigned char *packed)
+{
+    const unsigned char *in = unpack(from_arena, arena_bytes, packed);
+    (void)unpack((unsigned char *)&from_world, sizeof from_world, in);
+    free(packed);
 }
 
 static void enqueue(int depth)
@@ -202,301 +150,276 @@ static void enqueue(int depth)
         queue_cap = queue_cap ? 2 * queue_cap : 1024;
         queue = realloc(queue, (size_t)queue_cap * sizeof *queue);
     }
-    struct state *s = &queue[n_states++];
-    s->arena = queue ? aligned_alloc(64, arena_bytes) : NULL;
-    if (!s->arena) die("out of memory");
-    memcpy(s->arena, scratch_arena, arena_bytes);
-    s->world = scratch;
-    s->depth = depth;
+    if (!queue) die("out of memory");
+    queue[n_states++] = (struct found){ (int32_t)from, trying, (uint8_t)depth, pack_state(), NULL };
     if (depth > max_depth) max_depth = depth;
 }
 
-/* ---- the repertoire. Each call returns the manager's status and keeps the world in step. */
-static pkv_block_work *new_work(void)
-{
-    static int32_t zero[MAX_BLOCKS];
-    static pkv_block_copy copy[MAX_SEQS];
-    static pkv_block_work work;
-    work = (pkv_block_work){ sizeof work, zero, MAX_BLOCKS, 0, copy, MAX_SEQS, 0 };
-    return &work;
-}
-
-static pkv_status do_open(int s, int ns)
-{
-    const pkv_status status = pkv_seq_open(mgr(), namespaces[ns], &scratch.seq[s]);
-    if (status == PKV_OK) scratch.ns[s] = (int8_t)ns, scratch.n_tokens[s] = 0;
-    return status;
-}
-
-static pkv_status do_reserve(const int *seqs, int n_seqs, int n)
-{
-    pkv_reserve_req reqs[MAX_SEQS];
-    pkv_block_work *work = new_work();
-    for (int i = 0; i < n_seqs; i++) reqs[i] = (pkv_reserve_req){ scratch.seq[seqs[i]], n };
-    const pkv_status status = pkv_seq_reserve(mgr(), reqs, n_seqs, work);
-    if (status == PKV_OK) run_work(&scratch, work);
-    return status;
-}
-
-static pkv_status do_commit(int s, int n, int token)
-{
-    int32_t ids[MAX_TOKENS];
-    for (int i = 0; i < n; i++) ids[i] = token;
-    const pkv_tokens tokens = { ids, n, NULL, 0 };
-    pkv_seq_info_t info = PKV_SEQ_INFO_INIT;
-    if (pkv_seq_info(mgr(), scratch.seq[s], &info) != PKV_OK) die("a lost sequence");
-    if (n <= info.reserved - info.committed) write_tokens(&scratch, s, n, token);
-    return pkv_seq_commit(mgr(), scratch.seq[s], &tokens, PKV_STEP_NONE);
-}
-
-static pkv_status do_truncate(int s, int n)
-{
-    const pkv_status status = pkv_seq_truncate(mgr(), scratch.seq[s], n);
-    if (status == PKV_OK && n < scratch.n_tokens[s]) scratch.n_tokens[s] = n;
-    return status;
-}
-
-static pkv_status do_fork(int s, int child)
-{
-    const pkv_status status = pkv_seq_fork(mgr(), scratch.seq[s], &scratch.seq[child], 1);
-    if (status != PKV_OK) return status;
-    scratch.ns[child] = scratch.ns[s];
-    scratch.n_tokens[child] = scratch.n_tokens[s];
-    memcpy(scratch.tokens[child], scratch.tokens[s], sizeof scratch.tokens[s]);
-    return status;
-}
-
-static pkv_status do_close(int s)
-{
-    const pkv_status status = pkv_seq_close(mgr(), scratch.seq[s]);
-    if (status == PKV_OK) scratch.ns[s] = -1, scratch.n_tokens[s] = 0;
-    return status;
-}
-
-/* A prompt of n tokens, all equal but the last. */
-static pkv_status do_match(int s, int n, int last, int upto)
-{
-    int32_t ids[MAX_TOKENS] = { 0 };
-    pkv_match match = PKV_MATCH_INIT;
-    pkv_block_work *work = new_work();
-    if (n > 0) ids[n - 1] = last;
-    const pkv_tokens prompt = { ids, n, NULL, 0 };
-    const pkv_status status = pkv_seq_match(mgr(), scratch.seq[s], &prompt, n, upto, work, &match);
-    if (status != PKV_OK) return status;
-    run_work(&scratch, work);
-    for (int i = 0; i < match.claimed; i++) scratch.tokens[s][i] = (uint8_t)ids[i];
-    scratch.n_tokens[s] = match.claimed;
-    return status;
-}
-
 /* ---- one transition */
-static void restore(const struct state *from)
-{
-    memcpy(scratch_arena, from->arena, arena_bytes);
-    scratch = from->world;
-}
-
-static void judge(const struct state *from, pkv_status status)
+static void judge_refusal(pkv_status status)
 {
     uint64_t key[2];
+    uint8_t before[16], after[16];
+    n_refused++;
+    name_state(mgr(), &from_world, key);
+    pkv_blockmgr_digest((const pkv_blockmgr *)(const void *)from_arena, before);
+    pkv_blockmgr_digest(mgr(), after);
+    if (memcmp(before, after, sizeof before) != 0 || key[0] != from_key[0] || key[1] != from_key[1])
+        die("a refusal that changed something");
+    if (status == PKV_E_AGAIN) check_again(&trying);
+}
+
+static void try_call(void)
+{
+    uint64_t key[2];
+    memcpy(scratch_arena, from_arena, arena_bytes);
+    scratch = from_world;
     n_transitions++;
+    const pkv_status status = make_call(&trying);
+    const uint64_t kind = (uint64_t)trying.kind << 8 | (uint64_t)status;
     if (pkv_blockmgr_check(mgr(), 3) != PKV_OK) die("an invariant is broken");
     if (status != PKV_OK) {
-        uint8_t before[16], after[16];
-        n_refused++;
-        pkv_blockmgr_digest((const pkv_blockmgr *)(const void *)from->arena, before);
-        pkv_blockmgr_digest(mgr(), after);
-        if (memcmp(before, after, sizeof before) != 0) die("a refusal that changed something");
+        outcome += pkv__siphash_bytes(5, 6, 1, 3, &kind, sizeof kind);
+        judge_refusal(status);
         return;
     }
+    check_reuse(&scratch, (const pkv_blockmgr *)(const void *)from_arena);
     check_bytes(&scratch);
-    name_state(mgr(), key);
-    if (remember(key)) enqueue(from->depth + 1);
+    name_state(mgr(), &scratch, key);
+    outcome += pkv__siphash_bytes(key[0], key[1], 1, 3, &kind, sizeof kind);
+    const long state = find_state(key);
+    if (state == n_states) enqueue(queue[from].depth + 1);
+    else if (opt.verify && queue[state].packed && !queue[state].twin && state > from)
+        queue[state].twin = pack_state();
 }
 
-#define TRY(from, call, ...)                                                                       \
-    do {                                                                                           \
-        restore(&(from));                                                                          \
-        snprintf(last_call, sizeof last_call, __VA_ARGS__);                                        \
-        judge(&(from), call);                                                                      \
-    } while (0)
-
-static int free_seq_of(const struct world *w)
+/* All calls of the state in from_arena and from_world. */
+static void try_all(void)
 {
-    for (int s = 0; s < opt.seqs; s++)
-        if (w->ns[s] < 0) return s;
-    return -1;
-}
-
-static void expand_sequence(const struct state from, int s)
-{
-    const int T = opt.block_tokens, longest = T * opt.max_blocks;
-    const struct seq_rec *rec = seq_find((pkv_blockmgr *)(void *)from.arena, from.world.seq[s]);
-    const int room = rec->reserved - rec->committed, vacant = free_seq_of(&from.world);
-    TRY(from, do_reserve(&s, 1, 1), "reserve(%d, 1)", s);
-    if (T > 1) TRY(from, do_reserve(&s, 1, T), "reserve(%d, %d)", s, T);
-    for (int v = 0; v < opt.vocab; v++) {
-        TRY(from, do_commit(s, 1, v), "commit(%d, 1 x %d)", s, v);
-        if (room > 1) TRY(from, do_commit(s, room, v), "commit(%d, %d x %d)", s, room, v);
+    static struct call calls[MAX_CALLS];
+    memcpy(scratch_arena, from_arena, arena_bytes);
+    scratch = from_world;
+    name_state(mgr(), &from_world, from_key);
+    outcome = 0;
+    const int n = list_calls(calls);
+    for (int i = 0; i < n; i++) {
+        trying = calls[i];
+        try_call();
     }
-    for (int n = 0; n <= rec->reserved; n++) TRY(from, do_truncate(s, n), "truncate(%d, %d)", s, n);
-    if (vacant >= 0) TRY(from, do_fork(s, vacant), "fork(%d)", s);
-    TRY(from, do_close(s), "close(%d)", s);
-    for (int n = 1; n <= longest && rec->committed == 0; n++)
-        for (int v = 0; v < opt.vocab; v++) {
-            TRY(from, do_match(s, n, v, 0), "match(%d, %d, %d, 0)", s, n, v);
-            TRY(from, do_match(s, n, v, n), "match(%d, %d, %d, %d)", s, n, v, n);
-        }
 }
 
-static void expand(long idx)
+/* The name of a state says everything: what was found in another way answers every call alike. */
+static void expand(long state)
 {
-    struct state from = queue[idx]; /* the queue may move */
-    int open[MAX_SEQS], n_open = 0;
-    const int vacant = free_seq_of(&from.world);
-    for (int s = 0; s < opt.seqs; s++)
-        if (from.world.ns[s] >= 0) open[n_open++] = s;
-    for (int ns = 0; ns < opt.namespaces && vacant >= 0; ns++)
-        TRY(from, do_open(vacant, ns), "open(%d)", ns);
-    for (int i = 0; i < n_open; i++) expand_sequence(from, open[i]);
-    if (n_open > 1) TRY(from, do_reserve(open, n_open, 1), "reserve(all, 1)");
-    free(queue[idx].arena);
-    queue[idx].arena = NULL;
+    from = state;
+    unsigned char *twin = queue[state].twin;
+    unpack_state(queue[state].packed);
+    queue[state].packed = NULL;
+    try_all();
+    if (!twin) return;
+    const uint64_t first = outcome;
+    unpack_state(twin);
+    try_all();
+    n_verified++;
+    if (outcome != first) die("two states of one name that answer differently");
 }
 
-static void start(void)
+/* ---- the beginning */
+static void describe_groups(pkv_blockmgr_config *cfg)
+{
+    static pkv_group groups[MAX_GROUPS];
+    if (!opt.groups) return;
+    const bool sliding = strcmp(opt.groups, "full+sliding") == 0;
+    const bool chunked = strcmp(opt.groups, "full+chunked") == 0;
+    groups[0] = (pkv_group){ PKV_GROUP_FULL, opt.block_tokens, 0, 0, 0 };
+    groups[1] = (pkv_group){ sliding   ? PKV_GROUP_SLIDING
+                             : chunked ? PKV_GROUP_CHUNKED
+                                       : PKV_GROUP_FULL,
+                             opt.block_tokens_2, sliding || chunked ? opt.window : 0, 0, 0 };
+    cfg->groups = groups, cfg->n_groups = MAX_GROUPS;
+}
+
+static void make_manager(void)
 {
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
     pkv_ns_params other = PKV_NS_PARAMS_INIT;
     pkv_blockmgr *m;
-    uint64_t key[2];
     cfg.n_blocks = opt.blocks + 1;
     cfg.block_tokens = opt.block_tokens;
     cfg.max_seqs = opt.seqs;
     cfg.max_seq_tokens = opt.block_tokens * opt.max_blocks;
     cfg.max_namespaces = 2;
     cfg.max_extras = 1;
+    cfg.max_steps = opt.steps > 0 ? opt.steps : 1;
+    cfg.max_holds = opt.holds + (opt.host > 0 ? 2 : 0);
+    if (cfg.max_holds == 0) cfg.max_holds = 1;
+    cfg.n_host_blocks = opt.host > 0 ? opt.host + 1 : 0;
     cfg.flags = PKV_MGR_PREFIX_CACHE | (opt.partial ? PKV_MGR_PARTIAL_HITS : 0) |
-                (opt.lru ? PKV_MGR_PLAIN_LRU : 0);
+                (opt.lru ? PKV_MGR_PLAIN_LRU : 0) | (opt.in_order ? PKV_MGR_IN_ORDER : 0);
     cfg.log.fn = complain;
+    describe_groups(&cfg);
     arena_bytes = pkv_blockmgr_bytes(&cfg);
     scratch_arena = aligned_alloc(64, arena_bytes);
-    if (!scratch_arena || pkv_blockmgr_init(scratch_arena, arena_bytes, &cfg, &m) != PKV_OK)
+    from_arena = aligned_alloc(64, arena_bytes);
+    if (!scratch_arena || !from_arena) die("out of memory");
+    memset(scratch_arena, 0, arena_bytes); /* so that what is not used packs well */
+    if (pkv_blockmgr_init(scratch_arena, arena_bytes, &cfg, &m) != PKV_OK)
         die("no manager could be made");
     other.salt = "x", other.salt_bytes = 1;
     if (opt.namespaces > 1 && pkv_ns_open(m, &other, &namespaces[1]) != PKV_OK) die("ns_open");
+}
+
+static void start(void)
+{
+    uint64_t key[2];
+    make_manager();
     memset(&scratch, 0, sizeof scratch);
     memset(scratch.ns, -1, sizeof scratch.ns);
-    for (known_slots = 1024; known_slots < 4 * (size_t)opt.max_states; known_slots *= 2) {}
+    for (known_slots = 1024; known_slots < 2 * (size_t)opt.max_states; known_slots *= 2) {}
     known = calloc(known_slots, sizeof *known);
     if (!known) die("out of memory");
-    name_state(m, key);
-    remember(key);
+    check_bytes(&scratch);
+    name_state(mgr(), &scratch, key);
+    (void)find_state(key);
     enqueue(0);
 }
 
+/* ---- options */
+struct number {
+    const char *name;
+    int *at, lo, hi;
+    const char *what;
+};
+static const struct number numbers[] = {
+    { "blocks", &opt.blocks, 1, MAX_BLOCKS, "usable blocks" },
+    { "seqs", &opt.seqs, 1, MAX_SEQS, "sequences" },
+    { "max-blocks", &opt.max_blocks, 1, MAX_TOKENS, "blocks that a sequence may hold" },
+    { "block-tokens", &opt.block_tokens, 1, MAX_T, "tokens per block" },
+    { "vocab", &opt.vocab, 1, 4, "different tokens" },
+    { "namespaces", &opt.namespaces, 1, 2, "namespaces" },
+    { "steps", &opt.steps, 0, MAX_STEPS, "open steps at a time" },
+    { "host", &opt.host, 0, MAX_HOST - 1, "host blocks: suspend and resume" },
+    { "holds", &opt.holds, 0, MAX_HOLDS - 2, "holds on prefixes" },
+    { "block-tokens-2", &opt.block_tokens_2, 1, MAX_T, "tokens per block of the second group" },
+    { "window", &opt.window, 1, MAX_TOKENS, "window or chunk of the second group" },
+};
+struct flag {
+    const char *name;
+    bool *at;
+    const char *what;
+};
+static const struct flag flags[] = {
+    { "partial", &opt.partial, "partial hits" },
+    { "lru", &opt.lru, "plain LRU eviction" },
+    { "in-order", &opt.in_order, "blocks are reused at once" },
+    { "policy", &opt.policy, "priorities, decay, evict, epochs" },
+    { "verify", &opt.verify, "states found twice are tried twice: the same answers" },
+};
+
 static void usage(void)
 {
+    opt = usual;
     printf(
         "Usage: closure [options]\n"
-        "Makes every call in every state that a small block manager can reach, and checks each.\n"
-        "  --blocks N        usable blocks, 1 .. %d (%d)\n"
-        "  --seqs N          sequences, 1 .. %d (%d)\n"
-        "  --max-blocks N    blocks that a sequence may hold, 1 .. %d (%d)\n"
-        "  --block-tokens N  tokens per block, 1 .. %d (%d)\n"
-        "  --vocab N         different tokens, 1 .. 4 (%d)\n"
-        "  --namespaces N    1 or 2 (%d)\n"
-        "  --partial         partial hits (off)\n"
-        "  --lru             plain LRU eviction (off)\n"
-        "  --max-states N    stop there, which is no failure (%ld)\n"
-        "  --help            this text\n"
-        "Prints states, transitions, depth, and \"closed\" or \"stopped\". The last line is\n"
-        "`N passed, N failed, N skipped`. Exit: 0 all right, 1 a failure, 2 unusable "
-        "arguments.\n",
-        MAX_BLOCKS, usual.blocks, MAX_SEQS, usual.seqs, MAX_TOKENS / MAX_T, usual.max_blocks, MAX_T,
-        usual.block_tokens, usual.vocab, usual.namespaces, usual.max_states);
+        "Makes every call in every state that a small block manager can reach, and checks each.\n");
+    for (size_t i = 0; i < PKV_ARRAY_LEN(numbers); i++)
+        printf("  --%-14s N  %s, %d .. %d (%d)\n", numbers[i].name, numbers[i].what, numbers[i].lo,
+               numbers[i].hi, *numbers[i].at);
+    for (size_t i = 0; i < PKV_ARRAY_LEN(flags); i++)
+        printf("  --%-16s  %s (off)\n", flags[i].name, flags[i].what);
+    printf("  --%-14s G  full+sliding, full+chunked or full+full2 (one full group)\n"
+           "  --%-14s N  stop there, which is no failure (%ld)\n"
+           "  --%-16s  this text\n"
+           "Prints states, transitions, depth, and \"closed\" or \"stopped\". The last line is\n"
+           "`N passed, N failed, N skipped`. Exit: 0 all right, 1 a failure, 2 unusable "
+           "arguments.\n",
+           "groups", "max-states", usual.max_states, "help");
 }
 
-static int number(const char *text, int lo, int hi, const char *name)
+static long number(const char *text, long lo, long hi, const char *name)
 {
     char *end;
     errno = 0;
     const long x = strtol(text, &end, 10);
-    if (*text && !*end && errno == 0 && x >= lo && x <= hi) return (int)x;
-    fprintf(stderr, "closure: --%s takes %d .. %d, not \"%s\"\n", name, lo, hi, text);
+    if (*text && !*end && errno == 0 && x >= lo && x <= hi) return x;
+    fprintf(stderr, "closure: --%s takes %ld .. %ld, not \"%s\"\n", name, lo, hi, text);
     exit(2);
+}
+
+/* One option of a table, with its value; false if there is none of that name. */
+static bool take_option(const char *name, const char *value, bool *used_value)
+{
+    *used_value = true;
+    for (size_t i = 0; i < PKV_ARRAY_LEN(numbers); i++) {
+        if (strcmp(name, numbers[i].name) != 0) continue;
+        *numbers[i].at = (int)number(value ? value : "", numbers[i].lo, numbers[i].hi, name);
+        return true;
+    }
+    if (strcmp(name, "max-states") == 0) {
+        opt.max_states = number(value ? value : "", 1, 100000000, name);
+        return true;
+    }
+    if (strcmp(name, "groups") == 0 && value &&
+        (strcmp(value, "full+sliding") == 0 || strcmp(value, "full+chunked") == 0 ||
+         strcmp(value, "full+full2") == 0)) {
+        opt.groups = value;
+        return true;
+    }
+    *used_value = false;
+    for (size_t i = 0; i < PKV_ARRAY_LEN(flags); i++) {
+        if (strcmp(name, flags[i].name) != 0) continue;
+        *flags[i].at = true;
+        return true;
+    }
+    return false;
 }
 
 static void parse(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        { "blocks", 1, NULL, 'b' },       { "seqs", 1, NULL, 's' },  { "max-blocks", 1, NULL, 'm' },
-        { "block-tokens", 1, NULL, 't' }, { "vocab", 1, NULL, 'v' }, { "namespaces", 1, NULL, 'n' },
-        { "partial", 0, NULL, 'p' },      { "lru", 0, NULL, 'l' },   { "max-states", 1, NULL, 'x' },
-        { "help", 0, NULL, 'h' },         { NULL, 0, NULL, 0 }
-    };
-    bool help = false;
     opt = usual;
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) switch (c) {
-        case 'b':
-            opt.blocks = number(optarg, 1, MAX_BLOCKS, "blocks");
-            break;
-        case 's':
-            opt.seqs = number(optarg, 1, MAX_SEQS, "seqs");
-            break;
-        case 'm':
-            opt.max_blocks = number(optarg, 1, MAX_TOKENS / MAX_T, "max-blocks");
-            break;
-        case 't':
-            opt.block_tokens = number(optarg, 1, MAX_T, "block-tokens");
-            break;
-        case 'v':
-            opt.vocab = number(optarg, 1, 4, "vocab");
-            break;
-        case 'n':
-            opt.namespaces = number(optarg, 1, 2, "namespaces");
-            break;
-        case 'p':
-            opt.partial = true;
-            break;
-        case 'l':
-            opt.lru = true;
-            break;
-        case 'x':
-            opt.max_states = number(optarg, 1, 100000000, "max-states");
-            break;
-        case 'h':
-            help = true;
-            break;
-        default:
-            fputs("closure: --help lists the options\n", stderr);
+    for (int i = 1; i < argc; i++) {
+        bool used_value;
+        if (strcmp(argv[i], "--help") == 0) {
+            usage();
+            exit(0);
+        }
+        if (strncmp(argv[i], "--", 2) != 0 ||
+            !take_option(argv[i] + 2, i + 1 < argc ? argv[i + 1] : NULL, &used_value)) {
+            fprintf(stderr,
+                    "closure: '%s' is not an option, or not with this value; --help lists them\n",
+                    argv[i]);
             exit(2);
         }
-    if (help) {
-        usage();
-        exit(0);
+        i += used_value;
     }
-    if (optind == argc) return;
-    fprintf(stderr, "closure: '%s' is not an option; --help lists them\n", argv[optind]);
+    if (opt.block_tokens_2 == 0)
+        opt.block_tokens_2 = opt.groups && strcmp(opt.groups, "full+full2") == 0
+                                 ? 2 * opt.block_tokens
+                                 : opt.block_tokens;
+    if (opt.block_tokens * opt.max_blocks <= MAX_TOKENS) return;
+    fprintf(stderr, "closure: --block-tokens times --max-blocks is at most %d\n", MAX_TOKENS);
     exit(2);
 }
 
 int main(int argc, char **argv)
 {
+    long done = 0;
     parse(argc, argv);
     start();
-    long done = 0;
     for (; done < n_states && n_states < opt.max_states; done++) expand(done);
-    const bool closed = done == n_states;
-    printf("blocks %d, sequences %d, at most %d blocks each, %d tokens per block, vocabulary %d, "
-           "namespaces %d%s%s\n",
-           opt.blocks, opt.seqs, opt.max_blocks, opt.block_tokens, opt.vocab, opt.namespaces,
-           opt.partial ? ", partial hits" : "", opt.lru ? ", plain LRU" : "");
-    printf("%s: %ld states, %ld transitions (%ld refused), depth %d\n",
-           closed ? "closed" : "stopped", n_states, n_transitions, n_refused, max_depth);
-    for (long i = done; i < n_states; i++) free(queue[i].arena);
+    for (size_t i = 0; i < PKV_ARRAY_LEN(numbers); i++)
+        if (*numbers[i].at > 0) printf("%s %d, ", numbers[i].name, *numbers[i].at);
+    for (size_t i = 0; i < PKV_ARRAY_LEN(flags); i++)
+        if (*flags[i].at) printf("%s, ", flags[i].name);
+    printf("groups %s\n", opt.groups ? opt.groups : "full");
+    printf("%s: %ld states, %ld transitions (%ld refused), depth %d",
+           done == n_states ? "closed" : "stopped", n_states, n_transitions, n_refused, max_depth);
+    if (opt.verify) printf(", %ld states tried twice", n_verified);
+    putchar('\n');
+    for (long i = done; i < n_states; i++) free(queue[i].packed);
     free(queue);
     free(known);
+    free(from_arena);
     free(scratch_arena);
     printf("1 passed, 0 failed, 0 skipped\n");
     return 0;
