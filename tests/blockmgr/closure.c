@@ -55,7 +55,7 @@ struct name {
 static struct name *known;
 static size_t known_slots;
 static uint64_t outcome; /* of all calls of the present state, in no order */
-static long n_verified;
+static long n_verified, n_digests;
 static struct found *queue;
 static long n_states, queue_cap, n_transitions, n_refused;
 static int max_depth;
@@ -155,13 +155,34 @@ static void enqueue(int depth)
     if (depth > max_depth) max_depth = depth;
 }
 
+/* Equal digests mean equal answers: states of one digest have one name, apart from the world. As
+ * many as fit are remembered. */
+static void check_digest(void)
+{
+    static uint64_t(*seen)[4]; /* digest, name */
+    static size_t n;
+    uint64_t is[4];
+    if (!seen) seen = calloc(known_slots, sizeof *seen);
+    if (!seen) die("out of memory");
+    pkv_blockmgr_digest(mgr(), (uint8_t *)is);
+    name_state(mgr(), &scratch, false, is + 2);
+    size_t at = (size_t)is[0] & (known_slots - 1);
+    for (; seen[at][0] | seen[at][1]; at = (at + 1) & (known_slots - 1)) {
+        if (seen[at][0] != is[0] || seen[at][1] != is[1]) continue;
+        if (seen[at][2] != is[2] || seen[at][3] != is[3]) die("two states of one digest");
+        n_digests++;
+        return;
+    }
+    if (n++ < known_slots / 2) memcpy(seen[at], is, sizeof is);
+}
+
 /* ---- one transition */
 static void judge_refusal(pkv_status status)
 {
     uint64_t key[2];
     uint8_t before[16], after[16];
     n_refused++;
-    name_state(mgr(), &from_world, key);
+    name_state(mgr(), &from_world, true, key);
     pkv_blockmgr_digest((const pkv_blockmgr *)(const void *)from_arena, before);
     pkv_blockmgr_digest(mgr(), after);
     if (memcmp(before, after, sizeof before) != 0 || key[0] != from_key[0] || key[1] != from_key[1])
@@ -185,7 +206,8 @@ static void try_call(void)
     }
     check_reuse(&scratch, (const pkv_blockmgr *)(const void *)from_arena);
     check_bytes(&scratch);
-    name_state(mgr(), &scratch, key);
+    if (opt.digests) check_digest();
+    name_state(mgr(), &scratch, true, key);
     outcome += pkv__siphash_bytes(key[0], key[1], 1, 3, &kind, sizeof kind);
     const long state = find_state(key);
     if (state == n_states) enqueue(queue[from].depth + 1);
@@ -199,7 +221,7 @@ static void try_all(void)
     static struct call calls[MAX_CALLS];
     memcpy(scratch_arena, from_arena, arena_bytes);
     scratch = from_world;
-    name_state(mgr(), &from_world, from_key);
+    name_state(mgr(), &from_world, true, from_key);
     outcome = 0;
     const int n = list_calls(calls);
     for (int i = 0; i < n; i++) {
@@ -279,7 +301,7 @@ static void start(void)
     known = calloc(known_slots, sizeof *known);
     if (!known) die("out of memory");
     check_bytes(&scratch);
-    name_state(mgr(), &scratch, key);
+    name_state(mgr(), &scratch, true, key);
     (void)find_state(key);
     enqueue(0);
 }
@@ -313,6 +335,7 @@ static const struct flag flags[] = {
     { "lru", &opt.lru, "plain LRU eviction" },
     { "in-order", &opt.in_order, "blocks are reused at once" },
     { "policy", &opt.policy, "priorities, decay, evict, epochs" },
+    { "digests", &opt.digests, "states of one digest are one state" },
     { "verify", &opt.verify, "states found twice are tried twice: the same answers" },
 };
 
@@ -415,6 +438,7 @@ int main(int argc, char **argv)
     printf("%s: %ld states, %ld transitions (%ld refused), depth %d",
            done == n_states ? "closed" : "stopped", n_states, n_transitions, n_refused, max_depth);
     if (opt.verify) printf(", %ld states tried twice", n_verified);
+    if (opt.digests) printf(", %ld digests met again", n_digests);
     putchar('\n');
     for (long i = done; i < n_states; i++) free(queue[i].packed);
     free(queue);

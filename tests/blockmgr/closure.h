@@ -18,7 +18,7 @@ struct options {
     int blocks, seqs, max_blocks, block_tokens, vocab, namespaces, steps, host, holds;
     int block_tokens_2, window;
     const char *groups; /* NULL: one group */
-    bool partial, lru, in_order, policy, verify;
+    bool partial, lru, in_order, policy, verify, digests;
     long max_states;
 };
 extern struct options opt;
@@ -125,6 +125,7 @@ void check_bytes(struct world *w);
 void check_reuse(struct world *w, const pkv_blockmgr *before);
 
 /* ---- closure_state.c */
-void name_state(const pkv_blockmgr *m, const struct world *w, uint64_t key[2]);
+/* Of manager and world, or of the manager alone, without posts that no poll has met. */
+void name_state(const pkv_blockmgr *m, const struct world *w, bool world, uint64_t key[2]);
 
 #endif

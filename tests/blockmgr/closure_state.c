@@ -17,6 +17,7 @@
 struct naming {
     const pkv_blockmgr *m;
     const struct world *w;
+    bool world; /* what the world knows besides belongs to the name */
     uint8_t block[MAX_BLOCKS + 1], host[MAX_HOST];
     uint8_t order[MAX_SEQS];
     uint8_t n_blocks, n_hosts, n_nodes;
@@ -165,7 +166,7 @@ static void add_sequence(struct naming *k, int i)
         add(k, e->from), add(k, e->upto);
     }
     add(k, -1);
-    add_launches(k, i);
+    if (k->world) add_launches(k, i);
 }
 
 /* Prepared content, on the blocks named so far; what is on others cannot be reached. */
@@ -191,7 +192,7 @@ static void add_holds(struct naming *k)
         const struct hold_rec *h = &holds_of(m)[i];
         add(k, h->life);
         if (h->life == HOLD_FREE) continue;
-        add(k, h->kind), add(k, (int64_t)(h->word & 0xff)), add(k, h->n_tokens);
+        add(k, h->kind), add(k, k->world ? (int64_t)(h->word & 0xff) : 0), add(k, h->n_tokens);
         const int32_t *ids = pkv__hold_ids(m, h);
         for (int32_t g = 0; g < m->n_groups; g++) {
             add(k, h->first[g]), add(k, h->n_blocks[g]);
@@ -314,13 +315,13 @@ static void try_orders(struct naming *k, struct naming *best, const uint64_t *si
     }
 }
 
-void name_state(const pkv_blockmgr *m, const struct world *w, uint64_t key[2])
+void name_state(const pkv_blockmgr *m, const struct world *w, bool world, uint64_t key[2])
 {
     static uint8_t node_names[1024];
     static struct naming k, best;
     uint64_t sig[MAX_SEQS] = { 0 };
     if (m->node_high > (int32_t)sizeof node_names) die("too many nodes");
-    k.m = m, k.w = w, k.node = node_names;
+    k.m = m, k.w = w, k.world = world, k.node = node_names;
     best.n = 0;
     order_sequences(m, w, sig, k.order);
     try_orders(&k, &best, sig, 0);
