@@ -34,7 +34,9 @@ static const struct options usual = { .blocks = 5,
                                       .block_tokens = 1,
                                       .vocab = 1,
                                       .namespaces = 1,
+                                      .block_tokens_2 = 1,
                                       .window = 2,
+                                      .groups = "full",
                                       .max_states = 500000 };
 struct options opt;
 unsigned char *scratch_arena;
@@ -206,6 +208,7 @@ static void try_call(void)
     }
     check_reuse(&scratch, (const pkv_blockmgr *)(const void *)from_arena);
     check_bytes(&scratch);
+    check_delta(&scratch);
     if (opt.digests) check_digest();
     name_state(mgr(), &scratch, true, key);
     outcome += pkv__siphash_bytes(key[0], key[1], 1, 3, &kind, sizeof kind);
@@ -247,29 +250,52 @@ static void expand(long state)
 }
 
 /* ---- the beginning */
-static void describe_groups(pkv_blockmgr_config *cfg)
+static const char *const kinds[] = {
+    [PKV_GROUP_FULL] = "full",
+    [PKV_GROUP_SLIDING] = "sliding",
+    [PKV_GROUP_CHUNKED] = "chunked",
+    [PKV_GROUP_STATE] = "state",
+};
+
+/* The group whose kind `text` begins with; how long the word is, 0 if it is none. */
+static size_t parse_group(const char *text, int place, pkv_group *out)
 {
-    static pkv_group groups[MAX_GROUPS];
-    if (!opt.groups) return;
-    const bool sliding = strcmp(opt.groups, "full+sliding") == 0;
-    const bool chunked = strcmp(opt.groups, "full+chunked") == 0;
-    groups[0] = (pkv_group){ PKV_GROUP_FULL, opt.block_tokens, 0, 0, 0 };
-    groups[1] = (pkv_group){ sliding   ? PKV_GROUP_SLIDING
-                             : chunked ? PKV_GROUP_CHUNKED
-                                       : PKV_GROUP_FULL,
-                             opt.block_tokens_2, sliding || chunked ? opt.window : 0, 0, 0 };
-    cfg->groups = groups, cfg->n_groups = MAX_GROUPS;
+    for (int kind = 0; kind < (int)PKV_ARRAY_LEN(kinds); kind++) {
+        const size_t n = strlen(kinds[kind]);
+        if (strncmp(text, kinds[kind], n) != 0 || (text[n] != 0 && text[n] != '+')) continue;
+        *out = (pkv_group){ .kind = (pkv_group_kind)kind };
+        if (kind == PKV_GROUP_STATE) out->state_blocks = 1;
+        else out->block_tokens = place == 0 ? opt.block_tokens : opt.block_tokens_2;
+        if (kind != PKV_GROUP_SLIDING && kind != PKV_GROUP_CHUNKED) return n;
+        out->window_tokens = opt.window, out->sink_tokens = opt.sinks;
+        return n;
+    }
+    return 0;
+}
+
+/* How many groups --groups describes; 0 if it does not. */
+static int parse_groups(pkv_group *groups)
+{
+    const char *at = opt.groups;
+    for (int n = 0; n < MAX_GROUPS; at++) {
+        const size_t word = parse_group(at, n, &groups[n]);
+        n++, at += word;
+        if (word == 0) return 0;
+        if (*at == 0) return n;
+    }
+    return 0;
 }
 
 static void make_manager(void)
 {
     pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
     pkv_ns_params other = PKV_NS_PARAMS_INIT;
+    pkv_group groups[MAX_GROUPS];
     pkv_blockmgr *m;
     cfg.n_blocks = opt.blocks + 1;
-    cfg.block_tokens = opt.block_tokens;
     cfg.max_seqs = opt.seqs;
     cfg.max_seq_tokens = opt.block_tokens * opt.max_blocks;
+    cfg.rollback_tokens = opt.rollback;
     cfg.max_namespaces = 2;
     cfg.max_extras = 1;
     cfg.max_steps = opt.steps > 0 ? opt.steps : 1;
@@ -279,7 +305,7 @@ static void make_manager(void)
     cfg.flags = PKV_MGR_PREFIX_CACHE | (opt.partial ? PKV_MGR_PARTIAL_HITS : 0) |
                 (opt.lru ? PKV_MGR_PLAIN_LRU : 0) | (opt.in_order ? PKV_MGR_IN_ORDER : 0);
     cfg.log.fn = complain;
-    describe_groups(&cfg);
+    cfg.groups = groups, cfg.n_groups = parse_groups(groups);
     arena_bytes = pkv_blockmgr_bytes(&cfg);
     scratch_arena = aligned_alloc(64, arena_bytes);
     from_arena = aligned_alloc(64, arena_bytes);
@@ -324,6 +350,8 @@ static const struct number numbers[] = {
     { "holds", &opt.holds, 0, MAX_HOLDS - 2, "holds on prefixes" },
     { "block-tokens-2", &opt.block_tokens_2, 1, MAX_T, "tokens per block of the second group" },
     { "window", &opt.window, 1, MAX_TOKENS, "window or chunk of the second group" },
+    { "sinks", &opt.sinks, 0, MAX_TOKENS, "sink tokens of the second group" },
+    { "rollback", &opt.rollback, 0, MAX_TOKENS, "tokens kept behind windows" },
 };
 struct flag {
     const char *name;
@@ -350,7 +378,7 @@ static void usage(void)
                numbers[i].hi, *numbers[i].at);
     for (size_t i = 0; i < PKV_ARRAY_LEN(flags); i++)
         printf("  --%-16s  %s (off)\n", flags[i].name, flags[i].what);
-    printf("  --%-14s G  full+sliding, full+chunked or full+full2 (one full group)\n"
+    printf("  --%-14s G  full, sliding, chunked, state; or two, as full+state (full)\n"
            "  --%-14s N  stop there, which is no failure (%ld)\n"
            "  --%-16s  this text\n"
            "Prints states, transitions, depth, and \"closed\" or \"stopped\". The last line is\n"
@@ -382,9 +410,7 @@ static bool take_option(const char *name, const char *value, bool *used_value)
         opt.max_states = number(value ? value : "", 1, 100000000, name);
         return true;
     }
-    if (strcmp(name, "groups") == 0 && value &&
-        (strcmp(value, "full+sliding") == 0 || strcmp(value, "full+chunked") == 0 ||
-         strcmp(value, "full+full2") == 0)) {
+    if (strcmp(name, "groups") == 0 && value) {
         opt.groups = value;
         return true;
     }
@@ -399,6 +425,7 @@ static bool take_option(const char *name, const char *value, bool *used_value)
 
 static void parse(int argc, char **argv)
 {
+    pkv_group groups[MAX_GROUPS];
     opt = usual;
     for (int i = 1; i < argc; i++) {
         bool used_value;
@@ -415,10 +442,12 @@ static void parse(int argc, char **argv)
         }
         i += used_value;
     }
-    if (opt.block_tokens_2 == 0)
-        opt.block_tokens_2 = opt.groups && strcmp(opt.groups, "full+full2") == 0
-                                 ? 2 * opt.block_tokens
-                                 : opt.block_tokens;
+    if (parse_groups(groups) == 0 || (strstr(opt.groups, "state") && opt.steps > 0)) {
+        fputs("closure: --groups: one or two of full, sliding, chunked, state with + between them; "
+              "state without --steps\n",
+              stderr);
+        exit(2);
+    }
     if (opt.block_tokens * opt.max_blocks <= MAX_TOKENS) return;
     fprintf(stderr, "closure: --block-tokens times --max-blocks is at most %d\n", MAX_TOKENS);
     exit(2);
@@ -434,7 +463,7 @@ int main(int argc, char **argv)
         if (*numbers[i].at > 0) printf("%s %d, ", numbers[i].name, *numbers[i].at);
     for (size_t i = 0; i < PKV_ARRAY_LEN(flags); i++)
         if (*flags[i].at) printf("%s, ", flags[i].name);
-    printf("groups %s\n", opt.groups ? opt.groups : "full");
+    printf("groups %s\n", opt.groups);
     printf("%s: %ld states, %ld transitions (%ld refused), depth %d",
            done == n_states ? "closed" : "stopped", n_states, n_transitions, n_refused, max_depth);
     if (opt.verify) printf(", %ld states tried twice", n_verified);

@@ -16,8 +16,8 @@ enum { MAX_GROUPS = 2, MAX_STEPS = 2, MAX_HOLDS = 4, N_CELLS = (MAX_BLOCKS + 1) 
 
 struct options {
     int blocks, seqs, max_blocks, block_tokens, vocab, namespaces, steps, host, holds;
-    int block_tokens_2, window;
-    const char *groups; /* NULL: one group */
+    int block_tokens_2, window, sinks, rollback;
+    const char *groups; /* kinds with + between them */
     bool partial, lru, in_order, policy, verify, digests;
     long max_states;
 };
@@ -27,6 +27,12 @@ extern struct options opt;
 static inline int cell_of(int32_t block, int off)
 {
     return block * MAX_T + off;
+}
+
+/* Entries of a row with this many tokens of room. */
+static inline int32_t row_entries(const struct group_rec *g, int32_t reserved)
+{
+    return g->kind == PKV_GROUP_STATE ? g->n_slots : blocks_for(g, reserved);
 }
 
 /* The copies of a running swap. */
@@ -52,6 +58,7 @@ struct world {
     uint64_t released[MAX_BLOCKS + 1];     /* newest step begun when it lost its last reference */
     uint64_t newest_step;
     uint64_t now;
+    uint8_t table[MAX_GROUPS][MAX_SEQS][MAX_TOKENS]; /* a device's copy of the rows */
     pkv_hold hold[MAX_HOLDS];
     uint32_t held[MAX_HOLDS][N_CELLS]; /* what a hold keeps as it is; 0: anything */
     struct swap_note swap[MAX_HOLDS];
@@ -75,6 +82,7 @@ enum call_kind {
     CALL_RECLAIM,
     CALL_SUSPEND,
     CALL_RESUME,
+    CALL_SNAPSHOT,
     CALL_RETAIN,
     CALL_DECAY,
     CALL_EVICT,
@@ -121,6 +129,8 @@ void bytes_swap_ended(struct world *w, int hold, bool good);
 /* Everything that must hold after an OK call; and slots that nobody may read are poisoned, so that
  * the bytes follow from the name of the state. */
 void check_bytes(struct world *w);
+/* What has changed in the rows since the last call makes the device's copy equal to them. */
+void check_delta(struct world *w);
 /* Blocks in use before the call that are free for others after it. */
 void check_reuse(struct world *w, const pkv_blockmgr *before);
 

@@ -5,7 +5,7 @@
  * Copies are done when they are planned, in both; a slot whose word is still to come passes that on
  * to the copy (work is ordered behind the writes of steps begun earlier). Of one slot, the write of
  * a later step or call comes after that of an earlier step. A step reads its sequences' rows as
- * late as it retires. */
+ * late as it retires. A state is one word, that of the last token. */
 #include "closure.h"
 
 enum { GARBAGE = 1, POISON = 2 }; /* no word is as small */
@@ -51,6 +51,17 @@ static int first_seen(int g, int pos)
     return 0;
 }
 
+static bool is_state(int g)
+{
+    return mgr()->groups[g].kind == PKV_GROUP_STATE;
+}
+
+static bool is_seen(int g, int query, int pos)
+{
+    if (is_state(g)) return pos == query - 1;
+    return pos >= first_seen(g, query) || pos < mgr()->groups[g].sink_tokens;
+}
+
 /* ---- what is done to bytes */
 void bytes_copied(struct world *w, const pkv_block_work *work)
 {
@@ -58,7 +69,7 @@ void bytes_copied(struct world *w, const pkv_block_work *work)
         const pkv_block_copy *c = &work->copy[i];
         for (int t = 0; t < group_tokens(c->group); t++) {
             const int to = cell_of(c->dst, t), from = cell_of(c->src, t);
-            const bool matters = t < c->n_tokens;
+            const bool matters = t < c->n_tokens || is_state(c->group);
             w->early[to] = matters ? w->early[from] : POISON;
             w->late[to] = matters ? w->late[from] : POISON;
             for (int k = 0; k < MAX_STEPS; k++) {
@@ -72,7 +83,8 @@ void bytes_copied(struct world *w, const pkv_block_work *work)
 /* The slot of a token: -1 where a window has released it. */
 static int cell_of_token(int s, int g, int pos)
 {
-    const int T = group_tokens(g), block = row_at(mgr(), g, s)[pos / T];
+    const int T = group_tokens(g), block = row_at(mgr(), g, s)[is_state(g) ? 0 : pos / T];
+    if (is_state(g)) return block > 0 ? cell_of(block, 0) : -1;
     return block > 0 ? cell_of(block, pos % T) : -1;
 }
 
@@ -121,7 +133,7 @@ void bytes_launched(struct world *w, int step)
                 if (pos >= rec->committed) {
                     overwrite(w, cell, GARBAGE, false);
                     if (!opt.in_order) w->waiting[step][cell] = GARBAGE;
-                } else if (pos >= first_seen(g, rec->committed) && !opt.in_order) {
+                } else if (is_seen(g, rec->committed, pos) && !opt.in_order) {
                     w->reads[step][cell] = word_of_token(w, s, g, pos);
                 }
             }
@@ -165,7 +177,7 @@ void bytes_held(struct world *w, int hold, int s, int n_tokens)
     for (int g = 0; g < mgr()->n_groups; g++) {
         for (int pos = 0; pos < n_tokens; pos++) {
             const int cell = cell_of_token(s, g, pos);
-            if (cell >= 0 && pos >= first_seen(g, n_tokens))
+            if (cell >= 0 && !is_state(g) && is_seen(g, n_tokens, pos))
                 w->held[hold][cell] = word_of_token(w, s, g, pos);
         }
     }
@@ -213,26 +225,49 @@ static void check_cell(const struct world *w, int cell, uint32_t word, bool may_
     if (w->late[cell] != word && !(may_wait && arrives(w, cell, word))) die(what);
 }
 
+/* What windows may have released, and what they must have. */
+static void check_released(int g, const struct seq_rec *rec, int pos, bool released)
+{
+    const struct group_rec *grp = &mgr()->groups[g];
+    const int T = grp->block_tokens, start = pos / T * T;
+    const int back = rec->settled > opt.rollback ? rec->settled - opt.rollback : 0;
+    const bool sink = start < grp->sink_tokens;
+    if (released && (sink || start + T > first_seen(g, rec->settled)))
+        die("a row without a block that a query sees");
+    if (!released && !sink && start + T <= first_seen(g, back))
+        die("a block that no query sees and that is not released");
+}
+
+/* An entry of a row holds the word of a token. */
+static void check_entry(const struct world *w, int32_t id, int off, uint32_t word)
+{
+    if (id > 0) {
+        check_cell(w, cell_of(id, off), word, true,
+                   "a row that does not hold its sequence's tokens");
+    } else if (w->host_early[cell_of(-id, off)] != word ||
+               w->host_late[cell_of(-id, off)] != word) {
+        die("a host block that does not hold its sequence's tokens");
+    }
+}
+
 static void check_row(const struct world *w, int s, int g)
 {
     const struct seq_rec *rec = &seqs_of(mgr())[s];
     const int32_t *row = row_at(mgr(), g, s);
-    const int T = group_tokens(g), seen = first_seen(g, rec->settled);
+    const int T = group_tokens(g);
+    if (is_state(g)) {
+        if (rec->committed == 0) return;
+        if (row[0] == 0) die("a sequence without a state");
+        check_entry(w, row[0], 0, word_of_token(w, s, g, rec->committed - 1));
+        return;
+    }
     for (int pos = 0; pos < rec->reserved; pos++) {
         const int32_t id = row[pos / T];
-        if (id == 0 && (pos / T + 1) * T <= seen) continue;
-        if (id == 0) die("a row without a block that a query sees");
-        if ((pos / T + 1) * T <= seen) die("a block that no query sees and that is not released");
-        if (pos >= rec->committed) continue;
+        check_released(g, rec, pos, id == 0);
+        if (id == 0 || pos >= rec->committed) continue;
         if (id > 0) claimed[cell_of(id, pos % T)] = true;
-        if (pos < seen) continue; /* a truncate may come back to it */
-        const uint32_t word = word_of_token(w, s, g, pos);
-        if (id > 0)
-            check_cell(w, cell_of(id, pos % T), word, true,
-                       "a row that does not hold its sequence's tokens");
-        else if (w->host_early[cell_of(-id, pos % T)] != word ||
-                 w->host_late[cell_of(-id, pos % T)] != word)
-            die("a host block that does not hold its sequence's tokens");
+        if (!is_seen(g, rec->settled, pos)) continue; /* a truncate may come back to it */
+        check_entry(w, id, pos % T, word_of_token(w, s, g, pos));
     }
 }
 
@@ -338,5 +373,34 @@ void check_reuse(struct world *w, const pkv_blockmgr *before)
             die("a block that left LIMBO while a step may still use it");
         if (is->ref > 0 && (was->node == NONE || is->node != was->node))
             die("a block of LIMBO that was handed out");
+    }
+}
+
+static void apply_delta(struct world *w, int g)
+{
+    pkv_table_range ranges[MAX_SEQS];
+    int32_t ids[MAX_SEQS * MAX_TOKENS];
+    const int32_t *next = ids;
+    pkv_delta delta = PKV_DELTA_INIT;
+    if (pkv_table_delta(mgr(), g, ranges, MAX_SEQS, ids, PKV_ARRAY_LEN(ids), &delta) != PKV_OK)
+        die("no delta");
+    for (int i = 0; i < delta.n_ranges; i++)
+        for (int k = 0; k < ranges[i].n; k++)
+            w->table[g][ranges[i].row_idx][ranges[i].first + k] = (uint8_t)*next++;
+}
+
+void check_delta(struct world *w)
+{
+    for (int g = 0; g < mgr()->n_groups; g++) {
+        apply_delta(w, g);
+        for (int s = 0; s < opt.seqs; s++) {
+            const int32_t *row = NULL;
+            int32_t n = 0;
+            if (runs(w, s) && pkv_seq_row(mgr(), w->seq[s], g, &row, &n) != PKV_OK)
+                die("a lost sequence");
+            for (int i = 0; i < MAX_TOKENS; i++)
+                if (w->table[g][s][i] != (i < n ? row[i] : 0))
+                    die("a delta that does not lead to the rows");
+        }
     }
 }

@@ -286,6 +286,14 @@ static pkv_status do_swap(const struct call *c)
     return status;
 }
 
+static pkv_status do_snapshot(const struct call *c)
+{
+    pkv_block_work *work = new_work();
+    const pkv_status status = pkv_seq_snapshot(mgr(), scratch.seq[c->a], work);
+    if (status == PKV_OK) bytes_copied(&scratch, work);
+    return status;
+}
+
 static pkv_status do_evict(void)
 {
     int32_t n;
@@ -327,6 +335,8 @@ pkv_status make_call(const struct call *c)
     case CALL_SUSPEND:
     case CALL_RESUME:
         return do_swap(c);
+    case CALL_SNAPSHOT:
+        return do_snapshot(c);
     case CALL_RETAIN:
         return pkv_seq_retain(mgr(), scratch.seq[c->a], 0, rec_of(c->a)->committed, c->b);
     case CALL_DECAY:
@@ -379,6 +389,7 @@ static void list_of_running(int s)
         }
     }
     for (int n = 1; n <= rec->settled && opt.holds > 0; n++) offer(CALL_HOLD, s, n, 0, 0);
+    if (mgr()->states) offer(CALL_SNAPSHOT, s, 0, 0, 0);
     if (!opt.policy || rec->committed == 0) return;
     offer(CALL_RETAIN, s, 5, 0, 0);
     offer(CALL_RETAIN, s, 1, 0, 0);
@@ -473,6 +484,7 @@ void print_call(const struct call *c)
         [CALL_RECLAIM] = "hold_reclaim(hold %d)",
         [CALL_SUSPEND] = "suspend(seq %d; -1: all running)",
         [CALL_RESUME] = "resume(seq %d; -1: all suspended)",
+        [CALL_SNAPSHOT] = "snapshot(seq %d)",
         [CALL_RETAIN] = "retain(seq %d, all, priority %d)",
         [CALL_DECAY] = "decay()",
         [CALL_EVICT] = "evict(1)",

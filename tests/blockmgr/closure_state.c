@@ -3,8 +3,9 @@
  * Left out, because nothing depends on it: ids of blocks, host blocks and nodes (they are renamed
  * in the order in which the description meets them, and free ones are all alike), generations,
  * numbers of steps (only their order counts, and which of the open ones a stamp is not before),
- * decays and epochs (only what they have left), scratch, statistics, row changes (no delta is asked
- * for), and the order of free slots in the index (its probe bound is out of reach here).
+ * decays and epochs (only what they have left), scratch, statistics, row changes (the delta is
+ * asked for after every call), and the order of free slots in the index (its probe bound is out of
+ * reach here).
  *
  * Sequences are interchangeable where nothing is done in order of their index: that is everything
  * but the end of a step and of a swap. So without steps and a host tier their order in a
@@ -132,10 +133,11 @@ static void add_rows(struct naming *k, const struct seq_rec *s)
         const struct group_rec *grp = &m->groups[g];
         /* Of a closing one only the blocks of what has yet to settle. */
         const bool closing = s->life == SEQ_CLOSING;
-        const int32_t n = blocks_for(grp, closing ? s->committed : s->reserved);
+        const int32_t n = row_entries(grp, closing ? s->committed : s->reserved);
         for (int32_t i = closing ? s->n_units / grp->ratio : 0; i < n; i++)
             add_entry(k, row_of(m, s, g)[i]);
-        add(k, seq_group(m, s, g)->gap_end), add(k, seq_group(m, s, g)->own_from);
+        add(k, pkv__max_i32(seq_group(m, s, g)->gap_end, grp->sink_blocks));
+        add(k, seq_group(m, s, g)->own_from);
     }
 }
 
@@ -238,7 +240,7 @@ static uint64_t signature(const pkv_blockmgr *m, const struct world *w, int i)
     for (int t = 0; t < w->n_tokens[i]; t++)
         h = (h ^ w->tokens[i][t]) * UINT64_C(0xff51afd7ed558ccd);
     for (int32_t g = 0; g < m->n_groups; g++) {
-        for (int32_t e = 0; e < blocks_for(&m->groups[g], s->reserved); e++) {
+        for (int32_t e = 0; e < row_entries(&m->groups[g], s->reserved); e++) {
             const int32_t b = row_at(m, g, i)[e];
             uint64_t x = 0;
             if (b > 0) {
