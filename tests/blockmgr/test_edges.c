@@ -4,6 +4,7 @@
 #include "mgr_fixture.h"
 #include "pagedkv/blockmgr_holds.h"
 #include "pagedkv/blockmgr_steps.h"
+#include "pagedkv/blockmgr_tables.h"
 
 /* ---------------------------------------------------------------- the hash spreads */
 
@@ -270,6 +271,65 @@ static void every_block_is_checked(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- more than 64 sequences */
+
+enum { MANY = 130, WIDTH = 4 };
+
+/* The copy becomes what the rows of the open sequences are. */
+static void follow_delta(fx *f, const pkv_seq *s, const bool *open, int32_t copy[MANY][WIDTH])
+{
+    static pkv_table_range range[MANY];
+    static int32_t ids[MANY * WIDTH];
+    pkv_delta d = PKV_DELTA_INIT;
+    assert_ok(pkv_table_delta(f->m, 0, range, MANY, ids, MANY * WIDTH, &d));
+    for (int32_t i = 0, at = 0; i < d.n_ranges; i++) {
+        assert_true(i == 0 || range[i].row_idx > range[i - 1].row_idx);
+        for (int32_t k = 0; k < range[i].n; k++)
+            copy[range[i].row_idx][range[i].first + k] = ids[at++];
+    }
+    for (int i = 0; i < MANY; i++)
+        for (int32_t k = 0; k < WIDTH; k++)
+            assert_int_equal(copy[i][k],
+                             open[i] && k < fx_row_len(f, s[i]) ? fx_block(f, s[i], k) : 0);
+}
+
+/* Steps and deltas keep sets of sequences: of a hundred and thirty, some closed with commits
+ * pending, one step retires and one is given up. */
+static void many_sequences(void **state)
+{
+    (void)state;
+    static int32_t copy[MANY][WIDTH];
+    pkv_blockmgr_config cfg = PKV_BLOCKMGR_CONFIG_INIT;
+    cfg.n_blocks = 3 * MANY, cfg.block_tokens = 2, cfg.max_seqs = MANY;
+    cfg.max_seq_tokens = 2 * WIDTH;
+    fx *f = fx_from(&cfg);
+    pkv_seq s[MANY];
+    bool open[MANY];
+    const pkv_step step[2] = { fx_begin(f), fx_begin(f) };
+    for (int i = 0; i < MANY; i++) {
+        s[i] = fx_open(f), open[i] = true;
+        fx_commit_in(f, s[i], "abc", step[i % 3 == 0]);
+        assert_int_equal(fx_info(f, s[i]).row_idx, i);
+    }
+    follow_delta(f, s, open, copy);
+    for (int i = 0; i < MANY; i += 2) {
+        fx_close(f, s[i]);
+        open[i] = false;
+    }
+    assert_ok(pkv_blockmgr_check(f->m, 3));
+    follow_delta(f, s, open, copy);
+    fx_retire(f, step[0]);
+    assert_ok(pkv_blockmgr_check(f->m, 3));
+    fx_abort(f, step[1]);
+    follow_delta(f, s, open, copy);
+    for (int i = 1; i < MANY; i += 2) {
+        assert_int_equal(fx_info(f, s[i]).settled, i % 3 == 0 ? 0 : 3);
+        assert_int_equal(fx_info(f, s[i]).committed, i % 3 == 0 ? 0 : 3);
+    }
+    assert_int_equal(fx_stats(f).open_seqs, MANY / 2);
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -315,6 +375,7 @@ int main(void)
         cmocka_unit_test(batch_numbers_wrap),
         cmocka_unit_test(neighbours_on_the_host),
         cmocka_unit_test(every_block_is_checked),
+        cmocka_unit_test(many_sequences),
         cmocka_unit_test(what_is_left_of_a_snapshot_stays),
         cmocka_unit_test(questions_change_no_byte),
     };
