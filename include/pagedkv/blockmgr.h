@@ -185,8 +185,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
  * A STATE group's blocks are written by every reserve of n_tokens > 0, so they are copied while
  * they are shared or a snapshot.
  * If the call does not fit and no step is open, every copy whose old block has, at its turn, no
- * other reference and whose content has no continuation is left out: the content moves to its
- * oldest duplicate or is withdrawn and the block is written in place; the call is judged again.
+ * other reference is left out: the content moves to its oldest duplicate or is withdrawn, with the
+ * cached blocks that continue it, and the block is written in place; the call is judged again.
  * Blocks come from the free list, most recently freed first, then from the head of the eviction
  * order. Copy sources are released after the whole call has taken its blocks.
  *

@@ -164,6 +164,16 @@ void pkv__node_join(pkv_blockmgr *m, int32_t node, int32_t block);
 void pkv__node_detach(pkv_blockmgr *m, int32_t block);
 /* Remove the node, and then its parents, as long as they have no block, child or pin. */
 void pkv__node_prune(pkv_blockmgr *m, int32_t node);
+/* `act` on every node below a node or root, children before parents, newest first. Nodes that it
+ * leaves without blocks are removed. */
+void pkv__tree_each(pkv_blockmgr *m, int32_t top, void (*act)(pkv_blockmgr *, int32_t, void *),
+                    void *ctx);
+/* How many CACHED blocks of its FULL group would lose their parent if the block lost its content.
+ */
+int32_t pkv__cached_below(const pkv_blockmgr *m, int32_t block);
+/* The block's content is withdrawn, so that it can be written in place; those blocks become FREE.
+ */
+void pkv__node_withdraw(pkv_blockmgr *m, int32_t block);
 /* Head of the list of children of a node or root. */
 int32_t *pkv__children_of(const pkv_blockmgr *m, int32_t parent);
 /* Tokens that the content findable on the block, or prepared on it, covers. */

@@ -104,8 +104,9 @@ pkv_status pkv_ns_open(pkv_blockmgr *mgr, const pkv_ns_params *params, pkv_ns *o
 }
 
 /* The blocks of a node hold nothing any more: cached ones become free. */
-static void forget_blocks(pkv_blockmgr *m, int32_t id)
+static void forget_blocks(pkv_blockmgr *m, int32_t id, void *ctx)
 {
+    (void)ctx;
     struct block_rec *blocks = blocks_of(m);
     for (int32_t k = 0; k < m->n_slots; k++) {
         struct node_slot *at = &node_at(m, id)->at[k];
@@ -120,21 +121,6 @@ static void forget_blocks(pkv_blockmgr *m, int32_t id)
     }
 }
 
-/* Forget the tree below `root`: children before parents, newest first. */
-static void drop_tree(pkv_blockmgr *m, int32_t root)
-{
-    int32_t id = *pkv__children_of(m, root);
-    while (id != NONE) {
-        while (node_at(m, id)->first_child != NONE) id = node_at(m, id)->first_child;
-        const int32_t older = node_at(m, id)->older, parent = node_at(m, id)->parent;
-        forget_blocks(m, id);
-        if (!is_root(parent)) node_at(m, parent)->holders++; /* visited in its turn */
-        pkv__node_prune(m, id);
-        if (!is_root(parent)) node_at(m, parent)->holders--;
-        id = older != NONE ? older : is_root(parent) ? NONE : parent;
-    }
-}
-
 pkv_status pkv_ns_close(pkv_blockmgr *mgr, pkv_ns ns)
 {
     if (!mgr || ns.v == 0) return PKV_E_INVALID_ARG;
@@ -146,7 +132,7 @@ pkv_status pkv_ns_close(pkv_blockmgr *mgr, pkv_ns ns)
                            rec->n_seqs);
     if (rec->n_opens == 1 && rec->n_closing > 0) return PKV_E_AGAIN;
     if (--rec->n_opens == 0) {
-        drop_tree(mgr, root_of(idx));
+        pkv__tree_each(mgr, root_of(idx), forget_blocks, NULL);
         memset(rec->identity, 0, sizeof rec->identity);
         mgr->n_namespaces--;
     }

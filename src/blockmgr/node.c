@@ -297,3 +297,70 @@ int pkv__node_class(const pkv_blockmgr *m, const struct node *n)
                                                       : CLASS_PROBATION;
     return own > floor ? own : floor;
 }
+
+void pkv__tree_each(pkv_blockmgr *m, int32_t top, void (*act)(pkv_blockmgr *, int32_t, void *),
+                    void *ctx)
+{
+    int32_t id = *pkv__children_of(m, top);
+    while (id != NONE && id != top) {
+        while (node_at(m, id)->first_child != NONE) id = node_at(m, id)->first_child;
+        for (;;) { /* id has no child left that was not visited */
+            const int32_t older = node_at(m, id)->older, parent = node_at(m, id)->parent;
+            act(m, id, ctx);
+            if (!is_root(parent)) node_at(m, parent)->holders++; /* visited in its turn */
+            pkv__node_prune(m, id);
+            if (!is_root(parent)) node_at(m, parent)->holders--;
+            if (older != NONE) {
+                id = older;
+                break; /* with its children first */
+            }
+            if (parent == top) return;
+            id = parent;
+        }
+    }
+}
+
+/* Blocks that are CACHED in one slot. */
+struct cached_below {
+    int32_t slot, n;
+};
+
+static void count_cached(pkv_blockmgr *m, int32_t id, void *ctx)
+{
+    struct cached_below *below = ctx;
+    const int32_t block = node_at(m, id)->at[below->slot].block;
+    below->n += block != NONE && blocks_of(m)[block].state == BLOCK_CACHED;
+}
+
+static void free_cached(pkv_blockmgr *m, int32_t id, void *ctx)
+{
+    struct node_slot *at = &node_at(m, id)->at[((struct cached_below *)ctx)->slot];
+    const int32_t block = at->block;
+    if (block == NONE || blocks_of(m)[block].state != BLOCK_CACHED) return;
+    pkv__evict_remove(m, block);
+    blocks_of(m)[block].node = NONE;
+    at->block = NONE;
+    pkv__block_free(m, block);
+    m->evicted_blocks++;
+}
+
+int32_t pkv__cached_below(const pkv_blockmgr *m, int32_t block)
+{
+    const struct block_rec *rec = &blocks_of(m)[block];
+    struct cached_below below = { rec->slot, 0 };
+    if (rec->spare || m->groups[m->slot_group[rec->slot]].kind != PKV_GROUP_FULL) return 0;
+    const struct node *n = node_at(m, rec->node);
+    if (n->at[rec->slot].oldest_spare != NONE || n->first_child == NONE) return 0;
+    pkv__tree_each((pkv_blockmgr *)(uintptr_t)m, rec->node, count_cached,
+                   &below); /* changes none */
+    return below.n;
+}
+
+void pkv__node_withdraw(pkv_blockmgr *m, int32_t block)
+{
+    struct cached_below below = { blocks_of(m)[block].slot, 0 };
+    if (pkv__cached_below(m, block) > 0)
+        pkv__tree_each(m, blocks_of(m)[block].node, free_cached, &below);
+    pkv__node_detach(m, block);
+    m->withdrawn++;
+}

@@ -8,7 +8,10 @@
 #include "blockmgr_internal.h"
 
 struct call_plan {
-    int32_t n_taken, n_copies;
+    int64_t n_taken; /* many requests could each want the whole pool */
+    int32_t n_copies;
+    int32_t n_freed; /* cached blocks that go with content that is withdrawn */
+    bool avoids_copies;
 };
 
 /* The part of choose_action that needs a look at what lies on the block and who refers to it. */
@@ -20,15 +23,12 @@ static enum tail_action weigh_action(const pkv_blockmgr *m, int32_t block, int32
     const int32_t holds = m->n_holds > 0 ? pkv__holds_on(m, block, at, &held) : 0;
     const bool alone = rec->ref - rec->planned - holds == 1; /* of rows and raw references */
     if (alone && held <= offset && pkv__block_covered(m, block) <= offset) return TAIL_KEEP;
-    return avoid_copies && alone && holds == 0 && rec->prepared == NONE &&
-                   node_at(m, rec->node)->first_child == NONE
-               ? TAIL_TAKE_OVER
-               : TAIL_COPY;
+    return avoid_copies && alone && holds == 0 && rec->prepared == NONE ? TAIL_TAKE_OVER
+                                                                        : TAIL_COPY;
 }
 
 /* May the slots of a block, entry `at` of a row, be written from `offset` on? Where not: copy, or,
- * if copies are to be avoided and nobody else reads the block or continues its content, take the
- * block over. */
+ * if copies are to be avoided and nobody else reads the block, take the block over. */
 static inline enum tail_action choose_action(const pkv_blockmgr *m, int32_t block, int32_t at,
                                              int32_t offset, bool avoid_copies)
 {
@@ -82,22 +82,25 @@ static inline struct tail tail_of(const pkv_blockmgr *m, const struct seq_rec *s
 
 /* Decide what happens to the tails of one request, and count. */
 static inline void plan_request(const pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens,
-                                bool avoid_copies, int64_t *n_taken, int32_t *n_copies)
+                                bool avoid_copies, struct call_plan *plan)
 {
     s->actions = 0; /* TAIL_KEEP everywhere */
     s->grows = false;
     for (int32_t g = 0; g < m->n_groups; g++) {
         const struct tail tail = tail_of(m, s, g);
         const int32_t n_new = new_blocks(m, s, g, n_tokens);
-        if (n_new > 0) s->grows = true, *n_taken += n_new;
+        if (n_new > 0) s->grows = true, plan->n_taken += n_new;
         for (int32_t k = 0; k < tail.n; k++) {
             const enum tail_action action =
                 choose_action(m, tail.ids[k], tail.at + k, tail.offset, avoid_copies);
             if (PKV_LIKELY(action == TAIL_KEEP)) continue;
             set_action(s, m->groups[g].slot + k, action);
-            if (action != TAIL_COPY) continue;
+            if (action == TAIL_TAKE_OVER) {
+                plan->n_freed += pkv__cached_below(m, tail.ids[k]);
+                continue;
+            }
             blocks_of(m)[tail.ids[k]].planned++;
-            ++*n_copies;
+            plan->n_copies++;
         }
     }
 }
@@ -106,14 +109,11 @@ static inline void plan_request(const pkv_blockmgr *m, struct seq_rec *s, int32_
 static struct call_plan plan_call(const pkv_blockmgr *m, const pkv_reserve_req *reqs,
                                   int32_t n_reqs, bool avoid_copies)
 {
-    struct call_plan plan = { 0, 0 };
-    int64_t n_taken = 0; /* many requests could each want the whole pool */
+    struct call_plan plan = { 0, 0, 0, avoid_copies };
     for (int32_t i = 0; i < n_reqs; i++)
         if (reqs[i].n_tokens > 0)
-            plan_request(m, seq_find(m, reqs[i].seq), reqs[i].n_tokens, avoid_copies, &n_taken,
-                         &plan.n_copies);
-    n_taken += plan.n_copies;
-    plan.n_taken = (int32_t)(n_taken < INT32_MAX ? n_taken : INT32_MAX);
+            plan_request(m, seq_find(m, reqs[i].seq), reqs[i].n_tokens, avoid_copies, &plan);
+    plan.n_taken += plan.n_copies;
     for (int32_t i = 0; i < n_reqs && plan.n_copies > 0; i++) {
         for (int32_t g = 0; g < m->n_groups; g++) {
             const struct tail tail = tail_of(m, seq_find(m, reqs[i].seq), g);
@@ -197,16 +197,12 @@ static void run_group(pkv_blockmgr *m, struct seq_rec *s, int32_t g, int32_t n_t
     const int32_t first_new = state ? 0 : blocks_for(grp, s->reserved);
     int32_t *row = row_at(m, g, idx);
     for (int32_t k = 0; k < tail.n; k++) {
-        const enum tail_action action = action_of(s, grp->slot + k);
-        if (action == TAIL_COPY) {
+        if (action_of(s, grp->slot + k) == TAIL_COPY) {
             const int32_t src = tail.ids[k];
             tail.ids[k] = pkv__take_for_work(m, grp->slot + k, work);
             work->copy[work->n_copy++] =
                 (pkv_block_copy){ src, tail.ids[k], state ? 0 : tail.offset, g };
             pkv__row_changed(m, g, idx, tail.at + k);
-        } else if (action == TAIL_TAKE_OVER) {
-            pkv__node_detach(m, tail.ids[k]);
-            m->withdrawn++;
         }
     }
     for (int32_t i = 0; i < n_new; i++)
@@ -214,6 +210,25 @@ static void run_group(pkv_blockmgr *m, struct seq_rec *s, int32_t g, int32_t n_t
     if (n_new == 0) return;
     pkv__row_changed(m, g, idx, first_new);
     pkv__row_changed(m, g, idx, first_new + n_new - 1);
+}
+
+/* Blocks to zero, of a plan that fits; what it frees itself is taken first. */
+static int32_t zeros_of(const pkv_blockmgr *m, const struct call_plan *plan)
+{
+    const int32_t n = (int32_t)plan->n_taken;
+    return pkv__count_zeros(m, n, pkv__min_i32(n, plan->n_freed));
+}
+
+/* Withdraw what is to be written in place: before anything is taken, because it makes room. */
+static void withdraw_tails(pkv_blockmgr *m, const pkv_reserve_req *req)
+{
+    const struct seq_rec *s = seq_find(m, req->seq);
+    for (int32_t g = 0; g < m->n_groups && s->actions != 0; g++) {
+        const struct tail tail = tail_of(m, s, g);
+        for (int32_t k = 0; k < tail.n; k++)
+            if (action_of(s, m->groups[g].slot + k) == TAIL_TAKE_OVER)
+                pkv__node_withdraw(m, tail.ids[k]);
+    }
 }
 
 static void run_request(pkv_blockmgr *m, const pkv_reserve_req *req, pkv_block_work *work)
@@ -235,11 +250,13 @@ pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_reserve_req *reqs, int32
     if (status != PKV_OK)
         return pkv__refuse(&mgr->log, status, "reserve of %d sequences: %s", n_reqs,
                            pkv_status_text(status));
-    if (plan.n_copies > work->copy_cap || pkv__count_zeros(mgr, plan.n_taken, 0) > work->zero_cap)
+    if (plan.n_copies > work->copy_cap || zeros_of(mgr, &plan) > work->zero_cap)
         return pkv__refuse(&mgr->log, PKV_E_LIMIT,
                            "reserve: work has no room for %d copies and %d blocks to zero",
-                           plan.n_copies, pkv__count_zeros(mgr, plan.n_taken, 0));
+                           plan.n_copies, zeros_of(mgr, &plan));
     work->n_copy = work->n_zero = 0;
+    for (int32_t i = 0; i < n_reqs && plan.avoids_copies; i++)
+        if (reqs[i].n_tokens > 0) withdraw_tails(mgr, &reqs[i]);
     for (int32_t i = 0; i < n_reqs; i++)
         if (reqs[i].n_tokens > 0) run_request(mgr, &reqs[i], work);
     /* Only now may the sources go: none of them could be handed out by this call. */
@@ -252,19 +269,19 @@ pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_reserve_req *reqs, int32
 pkv_status pkv_blockmgr_need(const pkv_blockmgr *mgr, const pkv_reserve_req *reqs, int32_t n_reqs,
                              pkv_need *out)
 {
-    struct call_plan plan = { 0, 0 };
+    struct call_plan plan = { 0, 0, 0, false };
     if (!mgr || !out || (n_reqs > 0 && !reqs)) return PKV_E_INVALID_ARG;
     if (out->struct_size != sizeof *out) return PKV_E_ABI;
     pkv_status verdict = check_requests(mgr, reqs, n_reqs);
     pkv_step step = PKV_STEP_NONE;
     if (verdict == PKV_OK) verdict = judge(mgr, reqs, n_reqs, &plan, &step);
     *out = (pkv_need){ .struct_size = sizeof *out,
-                       .new_blocks = plan.n_taken,
+                       .new_blocks = (int32_t)(plan.n_taken < INT32_MAX ? plan.n_taken : INT32_MAX),
                        .copies = plan.n_copies,
                        .verdict = verdict,
                        .step = step };
     if (verdict != PKV_OK) return PKV_OK;
-    out->evictions = pkv__max_i32(0, plan.n_taken - mgr->n_free);
-    out->zeros = pkv__count_zeros(mgr, plan.n_taken, 0);
+    out->evictions = pkv__max_i32(plan.n_freed, (int32_t)plan.n_taken - mgr->n_free);
+    out->zeros = zeros_of(mgr, &plan);
     return PKV_OK;
 }
