@@ -220,8 +220,8 @@ static void a_tail_is_withdrawn_to_fit(void **state)
     }
 }
 
-/* With a duplicate the content moves instead of going; with a continuation it stays. */
-static void withdrawal_moves_or_refuses(void **state)
+/* With a duplicate the content moves instead of going, and what continues it stays. */
+static void withdrawal_moves_or_goes(void **state)
 {
     (void)state;
     fx *f = fx_new(5, 2, CACHE);
@@ -242,10 +242,24 @@ static void withdrawal_moves_or_refuses(void **state)
     a = fx_with(f, "abcd");
     b = fx_with(f, "ab"); /* a duplicate of a's first block */
     fx_truncate(f, b, 1);
-    fx_refused(f, PKV_E_NO_BLOCKS, fx_try_reserve(f, b, 1)); /* "ab" has a continuation in use */
+    fx_reserve(f, b, 1); /* "ab" has a continuation in use, and stays with a's block */
+    assert_int_equal(f->work.n_copy, 0);
+    assert_int_equal(fx_probe(f, "abcd"), 4);
     fx_close(f, a);
-    fx_reserve(f, b, 1);
     fx_close(f, b);
+    fx_end(f);
+    f = fx_new(3, 2, CACHE); /* two blocks: the continuation is cached, and has to go with it */
+    a = fx_with(f, "abcd");
+    fx_truncate(f, a, 1);
+    pkv_need need = PKV_NEED_INIT;
+    assert_ok(pkv_blockmgr_need(f->m, &(pkv_reserve_req){ a, 3 }, 1, &need));
+    assert_int_equal(need.verdict, PKV_OK);
+    assert_int_equal(need.evictions, 1);
+    fx_reserve(f, a, 3);
+    assert_int_equal(f->work.n_copy, 0);
+    assert_int_equal(fx_probe(f, "abcd"), 0);
+    assert_int_equal(fx_stats(f).evicted_blocks, 1);
+    fx_close(f, a);
     fx_end(f);
 }
 
@@ -418,7 +432,7 @@ int main(void)
         cmocka_unit_test(no_child_without_its_parent),
         cmocka_unit_test(a_copied_from_block_goes_first),
         cmocka_unit_test(a_tail_is_withdrawn_to_fit),
-        cmocka_unit_test(withdrawal_moves_or_refuses),
+        cmocka_unit_test(withdrawal_moves_or_goes),
         cmocka_unit_test(second_plan_is_decided_before_the_call),
         cmocka_unit_test(a_hit_protects),
         cmocka_unit_test(a_match_without_commit_marks_nothing),
