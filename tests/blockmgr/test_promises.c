@@ -5,7 +5,8 @@
  *   need.step       AGAIN: with all steps up to this one retired, in any order, reserve is OK
  *   blocks_if_closed   so many blocks are nobody's any more after close
  *   probe           match claims so much, and gives the same reasons
- *   n_indexed       so many units of its own text a sequence's next reader finds */
+ *   n_indexed       so many units of its own text a sequence's next reader finds
+ *   NO_BLOCKS       not for ever: alone, with no step open and nothing held, it gets what fits */
 #include "mgr_fixture.h"
 
 #include "pagedkv/blockmgr_holds.h"
@@ -218,6 +219,21 @@ static void its_own_text_is_found(world *w, int32_t k)
     assert_true(m.longest[0] >= 2 * i.n_indexed); /* group 0 is full, of units of 2 */
 }
 
+static void alone_it_gets_what_fits(world *w, int32_t k, int32_t n)
+{
+    pkv_hold_result r[1];
+    int32_t done;
+    for (int32_t i = 0; i < w->n_seqs; i++)
+        if (i != k) fx_close(w->f, w->seq[i]);
+    for (int i = 0; i < STEPS; i++)
+        if (w->step[i].v) assert_ok(pkv_step_retire(w->f->m, w->step[i]));
+    pkv_hold_post(w->f->m, w->hold, PKV_OK);
+    assert_ok(pkv_blockmgr_poll(w->f->m, w->now, r, 1, &done));
+    (void)!pkv_hold_reclaim(w->f->m, w->hold); /* if its deadline was over before */
+    pkv_status st = fx_try_reserve(w->f, w->seq[k], n);
+    assert_true(st == PKV_OK || st == PKV_E_NEVER || st == PKV_E_LIMIT);
+}
+
 static void promises(world *w)
 {
     if (w->n_seqs == 0) return;
@@ -225,13 +241,16 @@ static void promises(world *w)
     pkv_need need = fx_need(w->f, w->seq[k], n);
     its_own_text_is_found(w, k);
     memcpy(w->aside, w->arena, w->bytes);
-    switch (draw(w, 3)) {
+    switch (draw(w, 4)) {
     case 0:
         reserve_does_what_need_said(w, w->seq[k], n, &need);
         if (need.verdict == PKV_E_AGAIN) retiring_suffices(w, w->seq[k], n, &need);
         break;
     case 1:
         closing_gives_back(w, w->seq[k]);
+        break;
+    case 2:
+        alone_it_gets_what_fits(w, k, 2 * n);
         break;
     default:
         match_claims_what_probe_said(w);
@@ -244,7 +263,8 @@ static void run(const pkv_group *g, int32_t n_groups, uint32_t flags, uint32_t s
 {
     uint32_t n_again = 0, n_refused = 0, n_hits = 0;
     for (uint32_t seed = 0; seed < seeds; seed++) {
-        pkv_blockmgr_config cfg = fx_config(16 + 14 * n_groups, 2, PKV_MGR_PREFIX_CACHE | flags);
+        pkv_blockmgr_config cfg =
+            fx_config(8 + (int32_t)seed % 16 + 14 * n_groups, 2, PKV_MGR_PREFIX_CACHE | flags);
         cfg.max_seqs = SEQS;
         cfg.max_seq_tokens = 160;
         cfg.groups = g;
@@ -312,9 +332,34 @@ static void with_states(void **state)
     run(three, 3, 0, 20);
 }
 
+/* Two usable blocks: the only way to write into the first is to give the cached continuation up. */
+static void its_own_continuation_is_room(void **state)
+{
+    (void)state;
+    fx *f = fx_new(3, 5, PKV_MGR_PREFIX_CACHE);
+    pkv_seq s = fx_with(f, "abcdefghij");
+    fx_truncate(f, s, 4);
+    assert_int_equal(fx_stats(f).cached_blocks, 1);
+    assert_int_equal(fx_need(f, s, 5).verdict, PKV_OK);
+    assert_int_equal(fx_need(f, s, 5).copies, 0);
+    assert_int_equal(fx_need(f, s, 5).evictions, 1);
+    fx_reserve(f, s, 5);
+    assert_int_equal(fx_stats(f).evicted_blocks, 1);
+    assert_int_equal(f->work.n_copy, 0);
+    assert_int_equal(fx_row_len(f, s), 2);
+    assert_int_equal(fx_stats(f).nodes, 0);
+    assert_int_equal(fx_stats(f).withdrawn, 1);
+    assert_int_equal(fx_probe(f, "abcdefghij"), 0);
+    fx_check(f);
+    fx_close(f, s);
+    assert_int_equal(fx_drain(f), 2);
+    fx_end(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(its_own_continuation_is_room),
         cmocka_unit_test(one_full_group),
         cmocka_unit_test(with_windows),
         cmocka_unit_test(with_states),
