@@ -70,6 +70,7 @@ enum { OR_STALE = 0, OR_PROBATION = 4, OR_PROTECTED = 5 };
     X(WITHDRAWN_REMOVED)                                                                           \
     X(WITHDRAWN_TO_SPARE)                                                                          \
     X(WITHDRAWN_SPARE)                                                                             \
+    X(CONTINUATION_CUT)                                                                            \
     X(COPY_KEPT_BY_LAST)                                                                           \
     X(COPY_SHARED)                                                                                 \
     X(COPY_PUBLISHED)                                                                              \

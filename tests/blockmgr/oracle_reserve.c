@@ -10,7 +10,7 @@ typedef struct tail {
     bool left; /* may be left out */
 } tail;
 typedef struct plan {
-    int n_copy, n_new, n_left, n_tail;
+    int n_copy, n_new, n_left, n_tail, n_freed;
     tail t[OR_SEQS * OR_G * OR_STATE];
     bool second; /* those that may be are left out */
 } plan;
@@ -45,7 +45,7 @@ static pkv_status refuse_reserve(oracle *o, const pkv_reserve_req *q, int n)
 /* B12 at `off` of an entry's block, when the copies planned so far have left theirs. */
 static void plan_tail(oracle *o, plan *p, tail t)
 {
-    int g, k, moved = 0;
+    int moved = 0;
     for (int j = 0; j < p->n_tail; j++) moved += p->t[j].src == t.src;
     const int rows = or_row_refs(o, t.src) + o->late.raw[t.src] - moved;
     const int covered = or_covered(o, t.src);
@@ -54,12 +54,43 @@ static void plan_tail(oracle *o, plan *p, tail t)
         o->cover[OR_COPY_KEPT_BY_LAST] += moved > 0;
         return;
     }
-    const or_node *nd = or_node_of(o, t.src, &g, &k);
-    t.left = or_refs(o, t.src) - moved == 1 && !or_waits(o) &&
-             !(nd && or_newest_child(o, nd->ns, (int)(nd - o->node), UINT64_MAX));
+    t.left = or_refs(o, t.src) - moved == 1 && !or_waits(o);
     p->t[p->n_tail++] = t;
     p->n_copy++;
     p->n_left += t.left;
+}
+
+/* Cached blocks of what continues `parent`, in a FULL group: children before parents, newest first.
+ * They are counted, or become free. */
+static int cut_continuation(oracle *o, int ns, int parent, int g, bool count)
+{
+    int n = 0;
+    uint64_t below = UINT64_MAX;
+    for (or_node *c; (c = or_newest_child(o, ns, parent, below)) != NULL;) {
+        const int b = c->main[g];
+        int l, at;
+        below = c->born;
+        n += cut_continuation(o, ns, (int)(c - o->node), g, count);
+        if (!b || !or_listed(o, b, &l, &at)) continue;
+        n++;
+        if (count) continue;
+        (void)or_unlist(o, b);
+        or_unlink(o, b);
+        or_make_free(o, b);
+        o->stats.evicted_blocks++;
+        o->cover[OR_CONTINUATION_CUT]++;
+    }
+    return n;
+}
+
+/* A FULL block that is the only one of its node takes along what continues it. */
+static int take_along(oracle *o, const tail *t, bool count)
+{
+    int g, k;
+    if (!t->left || o->grp[t->g].kind != PKV_GROUP_FULL) return 0;
+    const or_node *nd = or_node_of(o, t->src, &g, &k);
+    if (!nd || k >= 0 || nd->n_spare[g]) return 0;
+    return cut_continuation(o, nd->ns, (int)(nd - o->node), g, count);
 }
 
 static pkv_status make_plan(oracle *o, const pkv_reserve_req *q, int n, plan *p)
@@ -83,6 +114,7 @@ static pkv_status make_plan(oracle *o, const pkv_reserve_req *q, int n, plan *p)
     }
     p->second = or_verdict(o, p->n_copy + p->n_new) != PKV_OK && p->n_left;
     if (p->second) p->n_copy -= p->n_left;
+    for (int j = 0; p->second && j < p->n_tail; j++) p->n_freed += take_along(o, &p->t[j], true);
     return or_verdict(o, p->n_copy + p->n_new);
 }
 
@@ -116,12 +148,7 @@ static void serve(oracle *o, const pkv_reserve_req *q, plan *p, int i, int g, pk
     const int want = or_entries(o, g, s->committed + q[i].n_tokens);
     for (int j = 0; j < p->n_tail; j++) {
         tail *t = &p->t[j];
-        if (t->req != i || t->g != g) continue;
-        if (p->second && t->left) {
-            withdraw(o, t->src);
-            t->src = 0;
-            continue;
-        }
+        if (t->req != i || t->g != g || !t->src) continue;
         cover_copy(o, t);
         const int dst = or_take(o, w);
         s->row[g][t->entry] = dst;
@@ -153,9 +180,15 @@ pkv_status or_reserve(oracle *o, const pkv_reserve_req *q, int32_t n, pkv_block_
     pkv_status st = make_plan(o, q, n, &p);
     if (st == PKV_E_AGAIN) check_promise(o, q, n);
     if (st != PKV_OK) return st;
-    if (p.n_copy > w->copy_cap || or_zeros_of(o, p.n_copy + p.n_new, 0) > w->zero_cap)
+    if (p.n_copy > w->copy_cap || or_zeros_of(o, p.n_copy + p.n_new, p.n_freed) > w->zero_cap)
         return PKV_E_LIMIT;
     w->n_zero = w->n_copy = 0;
+    for (int j = 0; p.second && j < p.n_tail; j++) {
+        if (!p.t[j].left) continue;
+        (void)take_along(o, &p.t[j], false);
+        withdraw(o, p.t[j].src);
+        p.t[j].src = 0;
+    }
     for (int i = 0; i < n; i++) {
         or_seq *s = or_seq_of(o, q[i].seq);
         for (int g = 0; g < o->G && q[i].n_tokens; g++) serve(o, q, &p, i, g, w);
@@ -194,8 +227,8 @@ void or_need(oracle *o, const pkv_reserve_req *q, int32_t n, pkv_need *out)
     if (out->verdict == PKV_E_AGAIN)
         out->step.v = step_for(o, out->new_blocks - o->n_free - or_n_cached(o));
     if (out->verdict != PKV_OK) return;
-    out->evictions = MAX(0, out->new_blocks - o->n_free);
-    out->zeros = or_zeros_of(o, out->new_blocks, 0);
+    out->evictions = p.n_freed + MAX(0, out->new_blocks - o->n_free - p.n_freed);
+    out->zeros = or_zeros_of(o, out->new_blocks, p.n_freed);
 }
 
 /* The missing blocks of a snapshot at `nd`; those that are there have been claimed. */
