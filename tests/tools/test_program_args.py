@@ -30,7 +30,8 @@ def refused(words, program, *args, **env):
 def test_help():
     for program, options in (
             (RANDOM_OPS, "seeds seed ops nodes alone quick trace help"),
-            (CLOSURE, "blocks seqs max-blocks block-tokens vocab namespaces partial lru max-states help"),
+            (CLOSURE, "blocks seqs max-blocks block-tokens vocab namespaces steps host holds groups window "
+                      "partial lru in-order policy verify digests max-states help"),
             (CHECK_KERNELS, "case seed first-seed times quick bench list verbose")):
         done = run(program, "--help")
         assert done.returncode == 0 and done.stderr == "", f"{program.name} --help: {done.stderr}"
@@ -54,6 +55,8 @@ def test_random_ops():
 def test_closure():
     for value in ("abc", "", "0", "17", HUGE):
         refused("--blocks", CLOSURE, "--blocks", value)
+    for value in ("", "full+", "full+half", "full+full+full"):
+        refused("--groups", CLOSURE, "--groups", value)
     refused("'stray'", CLOSURE, "stray")
     refused("--help", CLOSURE, "--frobnicate")
 
