@@ -3,6 +3,7 @@
 #include "blockmgr/blockmgr_internal.h"
 #include "mgr_fixture.h"
 #include "pagedkv/blockmgr_holds.h"
+#include "pagedkv/blockmgr_raw.h"
 #include "pagedkv/blockmgr_steps.h"
 #include "pagedkv/blockmgr_tables.h"
 
@@ -330,6 +331,22 @@ static void many_sequences(void **state)
     fx_end(f);
 }
 
+/* ---------------------------------------------------------------- 2^30 raw references */
+
+static void raw_references_end_somewhere(void **state)
+{
+    (void)state;
+    fx *f = fx_new(8, 4, PKV_MGR_PREFIX_CACHE);
+    const int32_t block = fx_block(f, fx_with(f, "abcd"), 0), twice[2] = { block, block };
+    f->m->n_raw_refs = (1 << 30) - 1;
+    fx_refused(f, PKV_E_LIMIT, pkv_blocks_ref(f->m, twice, 2));
+    assert_ok(pkv_blocks_ref(f->m, twice, 1));
+    fx_refused(f, PKV_E_LIMIT, pkv_blocks_ref(f->m, twice, 1));
+    assert_ok(pkv_blocks_ref(f->m, twice, 0));
+    f->m->n_raw_refs = 1;
+    fx_end(f);
+}
+
 /* ---------------------------------------------------------------- questions leave no trace */
 
 /* The checker, the digest and the statistics use scratch; every byte is as before. */
@@ -376,6 +393,7 @@ int main(void)
         cmocka_unit_test(neighbours_on_the_host),
         cmocka_unit_test(every_block_is_checked),
         cmocka_unit_test(many_sequences),
+        cmocka_unit_test(raw_references_end_somewhere),
         cmocka_unit_test(what_is_left_of_a_snapshot_stays),
         cmocka_unit_test(questions_change_no_byte),
     };
