@@ -70,12 +70,18 @@ static or_hold *new_hold(oracle *o, or_hold_kind kind, uint64_t deadline, pkv_ho
     return h;
 }
 
-/* `kept`: the slots below it hold something that has to stay. */
-static void hold_block(oracle *o, or_hold *h, int g, int b, int covers, int kept, int host)
+static void hold_block(oracle *o, or_hold *h, const or_held *held)
 {
     or_held *e = &h->e[h->n++];
-    *e = (or_held){ .block = b, .group = g, .covers = covers, .kept = kept, .host = host };
-    memcpy(e->seen, o->bytes[b], sizeof e->seen);
+    *e = *held;
+    memcpy(e->seen, o->bytes[e->block], sizeof e->seen);
+}
+
+/* Slots of entry `i` that lie below a claim which began inside the block: nobody wrote them. */
+static int never_written(const oracle *o, const or_seq *s, int g, int i)
+{
+    const int below = s->begins[g] - i * o->grp[g].block_tokens;
+    return below > 0 && below < o->grp[g].block_tokens ? below : 0;
 }
 
 /* Drop its references, group by group, tail first. */
@@ -155,7 +161,12 @@ pkv_status or_hold_open(oracle *o, pkv_seq seq, int32_t n_tokens, uint64_t deadl
         const int t = o->grp[g].block_tokens;
         for (int i = 0; t && i * t < n_tokens; i++) {
             const int covers = MIN(t, n_tokens - i * t);
-            if (s->row[g][i]) hold_block(o, h, g, s->row[g][i], covers, covers, 0);
+            const or_held e = { .block = s->row[g][i],
+                                .group = g,
+                                .covers = covers,
+                                .begins = never_written(o, s, g, i),
+                                .kept = covers };
+            if (e.block) hold_block(o, h, &e);
         }
     }
     return PKV_OK;
@@ -367,7 +378,7 @@ static bool moves(const oracle *o, or_seq *const *s, int n, int b)
 }
 
 typedef struct swap_plan {
-    int n, device[OR_BLOCKS], host[OR_BLOCKS], group[OR_BLOCKS], kept[OR_BLOCKS];
+    int n, device[OR_BLOCKS], host[OR_BLOCKS], group[OR_BLOCKS], begins[OR_BLOCKS], kept[OR_BLOCKS];
 } swap_plan;
 
 static int planned(const swap_plan *p, const int *ids, int g, int id)
@@ -388,8 +399,21 @@ static void plan_suspend(const oracle *o, or_seq *const *s, int n, swap_plan *p)
                 if (!b || !moves(o, s, n, b)) continue;
                 int at = planned(p, p->device, g, b);
                 if (at < 0) at = p->n++, p->device[at] = b, p->group[at] = g;
-                p->kept[at] = t ? MAX(p->kept[at], MIN(t, s[k]->committed - i * t)) : 0;
+                if (!t) continue; /* a state has no slots */
+                p->begins[at] = MAX(p->begins[at], never_written(o, s[k], g, i));
+                p->kept[at] = MAX(p->kept[at], MIN(t, s[k]->committed - i * t));
             }
+}
+
+static void hold_swapped(oracle *o, or_hold *h, const swap_plan *p, int i)
+{
+    const or_held e = { .block = p->device[i],
+                        .group = p->group[i],
+                        .covers = OR_T,
+                        .begins = p->begins[i],
+                        .kept = p->kept[i],
+                        .host = p->host[i] };
+    hold_block(o, h, &e);
 }
 
 static void tell_copies(const swap_plan *p, pkv_swap_copy *copies, int32_t *n_copies)
@@ -416,7 +440,7 @@ pkv_status or_suspend(oracle *o, const pkv_seq *seqs, int32_t n, uint64_t deadli
     or_hold *h = p.n ? new_hold(o, OR_SUSPEND, deadline, hold) : NULL;
     for (int i = 0; i < p.n; i++) {
         p.host[i] = o->late.host_free[--o->late.n_host_free];
-        hold_block(o, h, p.group[i], p.device[i], OR_T, p.kept[i], p.host[i]);
+        hold_swapped(o, h, &p, i);
     }
     for (int k = 0; k < n; k++) {
         const int idx = (int)(s[k] - o->seq);
@@ -459,7 +483,7 @@ pkv_status or_resume(oracle *o, const pkv_seq *seqs, int32_t n, uint64_t deadlin
     or_hold *h = p.n ? new_hold(o, OR_RESUME, deadline, hold) : NULL;
     for (int i = 0; i < p.n; i++) {
         p.device[i] = or_take(o, NULL);
-        hold_block(o, h, p.group[i], p.device[i], OR_T, 0, p.host[i]);
+        hold_swapped(o, h, &p, i);
     }
     for (int k = 0; k < n; k++) {
         s[k]->state = h ? PKV_SEQ_RESUMING : PKV_SEQ_RUNNING;
@@ -488,8 +512,8 @@ const char *or_late_check(const oracle *o)
     for (const or_hold *h = o->late.hold; h < o->late.hold + OR_HOLDS; h++)
         for (int i = 0; h->open && i < h->n; i++) {
             const or_held *e = &h->e[i];
-            if (memcmp(o->bytes[e->block], e->seen, (size_t)e->kept * sizeof e->seen[0]))
-                return "a held slot was written";
+            for (int k = e->begins; k < e->kept; k++)
+                if (o->bytes[e->block][k] != e->seen[k]) return "a held slot was written";
             claimed += h->kind == OR_SUSPEND && h->expired;
         }
     for (int host = 1; host < o->cfg.n_host_blocks; host++) claimed += host_refs(o, host) > 0;

@@ -24,9 +24,9 @@ enum {
 
 typedef enum or_hold_kind { OR_PIN, OR_SUSPEND, OR_RESUME } or_hold_kind;
 /* `covers`: no sequence writes slots below it. `host`: the other end of a swap. `seen`: what the
- * block held; its slots below `kept` still do. */
+ * block held; its slots from `begins` up to `kept` still do. */
 typedef struct or_held {
-    int block, group, covers, kept, host;
+    int block, group, covers, begins, kept, host;
     uint64_t seen[OR_T];
 } or_held;
 typedef struct or_hold {
