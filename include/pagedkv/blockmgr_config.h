@@ -65,7 +65,9 @@ typedef struct pkv_blockmgr_config {
     int32_t block_tokens;   /* of the one full group, 1 .. 1024; 0: 16. Ignored with `groups` */
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
     int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-2049; sets the width of the rows */
-    int32_t max_nodes;      /* content nodes, at most 2^30; 0: enough for every block and commit */
+    int32_t max_nodes;      /* content nodes, at most 2^30; 0: one for every unit that the blocks
+                               hold, and one unfinished commit per sequence; content whose
+                               blocks are gone while what continues it is in use takes more */
     int32_t max_extras;     /* entries (block x extra key) kept with content and with the unfinished
                                blocks of open sequences; 0: n_blocks / 4 + 64 */
     int32_t max_namespaces; /* the default one included, at most 2^24; 0: 64 */
@@ -93,8 +95,9 @@ typedef struct pkv_blockmgr_config {
 /* ---------------------------------------------------------------- plan, memory, life */
 
 /* Bytes of the arena for this configuration; 0 if it is invalid (pkv_blockmgr_init then says why).
- * No state. With one 16-token block per node about 185 bytes per block, tokens included, plus
- * 4 * max_seqs * max_seq_tokens / block_tokens for the rows. */
+ * No state. With one group of 16-token blocks 188 bytes per block, tokens and index included (40
+ * without prefix cache), plus 4 * max_seqs * max_seq_tokens / block_tokens for the rows and as much
+ * per hold as one sequence's rows. */
 PKV_API size_t pkv_blockmgr_bytes(const pkv_blockmgr_config *cfg);
 
 /* Make a manager inside the caller's memory. There is nothing to undo: drop the arena.
