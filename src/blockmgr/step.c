@@ -60,7 +60,7 @@ static void settle_entry(pkv_blockmgr *m, struct seq_rec *s, int32_t k)
         return;
     }
     s->settled = upto;
-    if (has_flag(m, PKV_MGR_PREFIX_CACHE)) pkv__units_settle(m, s);
+    if (s->n_units < s->n_full) pkv__units_settle(m, s);
 }
 
 /* Drop everything from the step's first commit on. A state that is still needed cannot go back at
