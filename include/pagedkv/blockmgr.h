@@ -99,7 +99,8 @@ typedef struct pkv_reserve_req {
 typedef enum pkv_stop_reason {
     PKV_STOP_END = 0,  /* the prompt or max_tokens is reached, to the token or to the last block */
     PKV_STOP_MISS = 1, /* what comes next is not cached */
-    PKV_STOP_ROOM = 2, /* a partial hit was given up: it would need an eviction of itself */
+    PKV_STOP_ROOM = 2, /* a partial hit, or a claim with a snapshot, was given up: it would need an
+                            eviction of itself */
     PKV_STOP_OFF = 3,  /* the manager has no prefix cache */
     PKV_STOP_WINDOW = 4, /* the content is known, but a block that this group's window needs is not
                             cached */
@@ -193,15 +194,17 @@ PKV_API PKV_NODISCARD pkv_status pkv_seq_match(pkv_blockmgr *mgr, pkv_seq seq,
  * First that applies:
  *   PKV_E_INVALID_ARG  null, a negative count, one sequence twice
  *   PKV_E_STALE        a closed sequence
- *   PKV_E_LIMIT        committed + n_tokens > max_seq_tokens
  *   PKV_E_STATE        a suspended sequence
+ *   PKV_E_LIMIT        committed + n_tokens > max_seq_tokens
  *   PKV_E_NEVER        the blocks of one sequence would exceed the pool (a smaller chunk may fit
  *                      where windows slide)
- *   PKV_E_AGAIN        enough blocks come free when open steps retire: pkv_blockmgr_need names
- * which PKV_E_NO_BLOCKS    not enough free and evictable blocks: preempt or wait, then retry. Not
- * final while steps are open: retry after the next retire before preempting PKV_E_LIMIT `work` too
- * small: copy_cap >= n_reqs * (n_groups, STATE ones counted with their blocks) and zero_cap >=
- * blocks taken suffice (zero_cap 0 does under PKV_ZERO_NEVER) O(n_reqs + blocks taken). */
+ *   PKV_E_AGAIN        enough blocks come free when open steps retire: see pkv_blockmgr_need
+ *   PKV_E_NO_BLOCKS    not enough free and evictable blocks: preempt or wait, then retry. Not final
+ *                      while steps are open: retry after the next retire before preempting
+ *   PKV_E_LIMIT        `work` too small: copy_cap >= n_reqs * n_groups (a STATE group counted with
+ *                      its state_blocks) and zero_cap >= blocks taken suffice (zero_cap 0 does
+ *                      under PKV_ZERO_NEVER)
+ * O(n_reqs + blocks taken). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_reserve(pkv_blockmgr *mgr, const pkv_reserve_req *reqs,
                                                  int32_t n_reqs, pkv_block_work *work);
 

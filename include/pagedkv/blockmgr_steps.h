@@ -39,8 +39,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_step_retire(pkv_blockmgr *mgr, pkv_step ste
 /* The step failed or was given up: its K/V count as never written. As retire for LIMBO, but settles
  * nothing of it: every sequence with tokens committed in it (forks that inherited the commit too)
  * is cut back, committed and reserved, to before its first commit in that step; its later commits
- * are dropped. A recurrent state cannot be taken back: with a STATE group they are cut to 0. Nobody
- * may be writing those slots any more. PKV_E_STALE. Cost as retire. */
+ * are dropped. A recurrent state cannot be taken back: with a STATE group open ones are cut to 0.
+ * Nobody may be writing those slots any more. PKV_E_STALE. Cost as retire. */
 PKV_API PKV_NODISCARD pkv_status pkv_step_abort(pkv_blockmgr *mgr, pkv_step step);
 
 /* ---------------------------------------------------------------- policy */
@@ -71,9 +71,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_evict(pkv_blockmgr *mgr, int32_t n
 
 /* Old content never matches again (weights changed): every namespace gets a new root. Running
  * sequences go on and are not disturbed, but what they settle is not indexed; a sequence carries
- * the epoch of its open (a fork its parent's) until it is truncated to 0 tokens. Cached blocks of
- * older epochs are evicted before all others. PKV_E_INVALID_ARG null; PKV_E_LIMIT after 2^32 - 1
- * epochs. O(1). */
+ * the epoch of its open (a fork its parent's) until it is truncated to 0 tokens or matched. Cached
+ * blocks of older epochs are evicted before all others. PKV_E_INVALID_ARG null; PKV_E_LIMIT after
+ * 2^32 - 1 epochs. O(1). */
 PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_new_epoch(pkv_blockmgr *mgr);
 
 /* Keep the recurrent state as it is after the last committed token: for every STATE group its
@@ -82,10 +82,13 @@ PKV_API PKV_NODISCARD pkv_status pkv_blockmgr_new_epoch(pkv_blockmgr *mgr);
  * greater than 0. PKV_OK without any work if there is a snapshot already, if there is no STATE
  * group, or if the content is not indexed (an older epoch's counts as such). Blocks of an earlier
  * snapshot that were evicted since are made again, the others kept. The new blocks become cached at
- * once (LIMBO while a step is open). PKV_E_INVALID_ARG; PKV_E_STALE PKV_E_STATE      committed is
- * not such a multiple, or the sequence is suspended PKV_E_AGAIN      commits are pending: retire
- * their steps, then retry PKV_E_NO_BLOCKS, PKV_E_LIMIT (`work` too small; n_copy <= sum of
- * state_blocks) O(blocks). */
+ * once (LIMBO while a step is open).
+ *   PKV_E_INVALID_ARG; PKV_E_STALE
+ *   PKV_E_STATE      committed is not such a multiple, or the sequence is suspended
+ *   PKV_E_AGAIN      commits are pending: retire their steps, then retry; or as pkv_seq_reserve
+ *   PKV_E_NO_BLOCKS  as pkv_seq_reserve
+ *   PKV_E_LIMIT      `work` too small; n_copy <= sum of state_blocks
+ * O(blocks). */
 PKV_API PKV_NODISCARD pkv_status pkv_seq_snapshot(pkv_blockmgr *mgr, pkv_seq seq,
                                                   pkv_block_work *work);
 
