@@ -349,8 +349,7 @@ int32_t pkv__cached_below(const pkv_blockmgr *m, int32_t block)
     const struct block_rec *rec = &blocks_of(m)[block];
     struct cached_below below = { rec->slot, 0 };
     if (rec->spare || m->groups[m->slot_group[rec->slot]].kind != PKV_GROUP_FULL) return 0;
-    const struct node *n = node_at(m, rec->node);
-    if (n->at[rec->slot].oldest_spare != NONE || n->first_child == NONE) return 0;
+    if (node_at(m, rec->node)->first_child == NONE) return 0;
     pkv__tree_each((pkv_blockmgr *)(uintptr_t)m, rec->node, count_cached,
                    &below); /* changes none */
     return below.n;
@@ -359,7 +358,9 @@ int32_t pkv__cached_below(const pkv_blockmgr *m, int32_t block)
 void pkv__node_withdraw(pkv_blockmgr *m, int32_t block)
 {
     struct cached_below below = { blocks_of(m)[block].slot, 0 };
-    if (pkv__cached_below(m, block) > 0)
+    const struct block_rec *rec = &blocks_of(m)[block];
+    if (node_at(m, rec->node)->at[rec->slot].oldest_spare == NONE &&
+        pkv__cached_below(m, block) > 0)
         pkv__tree_each(m, blocks_of(m)[block].node, free_cached, &below);
     pkv__node_detach(m, block);
     m->withdrawn++;

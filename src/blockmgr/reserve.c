@@ -7,6 +7,8 @@
  * references go, so a later sibling may find itself alone. */
 #include "blockmgr_internal.h"
 
+enum { TAKEN_OVER = INT32_MAX }; /* `planned` of a block that is to be written in place */
+
 struct call_plan {
     int64_t n_taken; /* many requests could each want the whole pool */
     int32_t n_copies;
@@ -95,14 +97,28 @@ static inline void plan_request(const pkv_blockmgr *m, struct seq_rec *s, int32_
                 choose_action(m, tail.ids[k], tail.at + k, tail.offset, avoid_copies);
             if (PKV_LIKELY(action == TAIL_KEEP)) continue;
             set_action(s, m->groups[g].slot + k, action);
-            if (action == TAIL_TAKE_OVER) {
-                plan->n_freed += pkv__cached_below(m, tail.ids[k]);
-                continue;
-            }
-            blocks_of(m)[tail.ids[k]].planned++;
-            plan->n_copies++;
+            if (action == TAIL_COPY) blocks_of(m)[tail.ids[k]].planned++, plan->n_copies++;
+            else blocks_of(m)[tail.ids[k]].planned = TAKEN_OVER; /* nobody else asks for it */
         }
     }
+}
+
+/* Blocks that become free with the content that one request takes over: of nodes that no block of
+ * the slot is left to hold. */
+static int32_t count_freed(const pkv_blockmgr *m, const struct seq_rec *s)
+{
+    int32_t n = 0;
+    for (int32_t g = 0; g < m->n_groups && s->actions != 0; g++) {
+        const struct tail tail = tail_of(m, s, g);
+        for (int32_t k = 0; k < tail.n; k++) {
+            const struct block_rec *rec = &blocks_of(m)[tail.ids[k]];
+            if (action_of(s, m->groups[g].slot + k) != TAIL_TAKE_OVER || rec->spare) continue;
+            int32_t b = node_at(m, rec->node)->at[rec->slot].oldest_spare;
+            while (b != NONE && blocks_of(m)[b].planned == TAKEN_OVER) b = blocks_of(m)[b].next;
+            if (b == NONE) n += pkv__cached_below(m, tail.ids[k]);
+        }
+    }
+    return n;
 }
 
 /* Decide for every request what happens to its tails, and count. Limits have been checked. */
@@ -114,7 +130,9 @@ static struct call_plan plan_call(const pkv_blockmgr *m, const pkv_reserve_req *
         if (reqs[i].n_tokens > 0)
             plan_request(m, seq_find(m, reqs[i].seq), reqs[i].n_tokens, avoid_copies, &plan);
     plan.n_taken += plan.n_copies;
-    for (int32_t i = 0; i < n_reqs && plan.n_copies > 0; i++) {
+    for (int32_t i = 0; i < n_reqs && avoid_copies; i++)
+        if (reqs[i].n_tokens > 0) plan.n_freed += count_freed(m, seq_find(m, reqs[i].seq));
+    for (int32_t i = 0; i < n_reqs && (plan.n_copies > 0 || avoid_copies); i++) {
         for (int32_t g = 0; g < m->n_groups; g++) {
             const struct tail tail = tail_of(m, seq_find(m, reqs[i].seq), g);
             for (int32_t k = 0; k < tail.n; k++) blocks_of(m)[tail.ids[k]].planned = 0;

@@ -83,14 +83,22 @@ static int cut_continuation(oracle *o, int ns, int parent, int g, bool count)
     return n;
 }
 
-/* A FULL block that is the only one of its node takes along what continues it. */
-static int take_along(oracle *o, const tail *t, bool count)
+/* A FULL block that is written in place takes along what continues it, if its node has no other
+ * block left by then: the first `j` tails have gone. */
+static int take_along(oracle *o, const plan *p, int j, bool count)
 {
-    int g, k;
+    const tail *t = &p->t[j];
+    int g, k, others = 0;
     if (!t->left || o->grp[t->g].kind != PKV_GROUP_FULL) return 0;
     const or_node *nd = or_node_of(o, t->src, &g, &k);
-    if (!nd || k >= 0 || nd->n_spare[g]) return 0;
-    return cut_continuation(o, nd->ns, (int)(nd - o->node), g, count);
+    if (!nd) return 0;
+    others = nd->n_spare[g]; /* main and spares but this one */
+    for (int i = 0; i < j; i++)
+        if (p->t[i].left && p->t[i].g == g &&
+            (nd->main[g] == p->t[i].src ||
+             or_find_in(nd->spare[g], nd->n_spare[g], p->t[i].src) >= 0))
+            others--;
+    return others ? 0 : cut_continuation(o, nd->ns, (int)(nd - o->node), g, count);
 }
 
 static pkv_status make_plan(oracle *o, const pkv_reserve_req *q, int n, plan *p)
@@ -114,7 +122,7 @@ static pkv_status make_plan(oracle *o, const pkv_reserve_req *q, int n, plan *p)
     }
     p->second = or_verdict(o, p->n_copy + p->n_new) != PKV_OK && p->n_left;
     if (p->second) p->n_copy -= p->n_left;
-    for (int j = 0; p->second && j < p->n_tail; j++) p->n_freed += take_along(o, &p->t[j], true);
+    for (int j = 0; p->second && j < p->n_tail; j++) p->n_freed += take_along(o, p, j, true);
     return or_verdict(o, p->n_copy + p->n_new);
 }
 
@@ -185,7 +193,7 @@ pkv_status or_reserve(oracle *o, const pkv_reserve_req *q, int32_t n, pkv_block_
     w->n_zero = w->n_copy = 0;
     for (int j = 0; p.second && j < p.n_tail; j++) {
         if (!p.t[j].left) continue;
-        (void)take_along(o, &p.t[j], false);
+        (void)take_along(o, &p, j, false);
         withdraw(o, p.t[j].src);
         p.t[j].src = 0;
     }
