@@ -144,6 +144,7 @@ void pkv__tail_prepare(pkv_blockmgr *m, struct seq_rec *s)
 {
     int32_t blocks[MAX_SLOTS];
     const int32_t rest = unit_offset(m, s->committed);
+    if (!m->partial) pkv__extras_drop(m, &s->tail_extras); /* nobody will ask for the tail again */
     if (!m->partial || s->ended || rest == 0 || s->epoch != m->epoch) return;
     tail_blocks(m, s, blocks);
     if (pkv__block_covered(m, blocks[0]) >= rest) return; /* one per block: the longest */

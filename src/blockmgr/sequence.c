@@ -269,8 +269,7 @@ static void start_closing(pkv_blockmgr *m, struct seq_rec *s)
     m->closing_tail = idx;
     m->n_closing++;
     namespaces_of(m)[s->ns].n_closing++;
-    if (m->partial) pkv__tail_prepare(m, s);
-    else pkv__extras_drop(m, &s->tail_extras);
+    pkv__tail_prepare(m, s);
     pkv__rows_cut(m, s, 0);
 }
 
