@@ -102,6 +102,14 @@ static void two_cached(fx *f, int first, bool old)
     if (old) assert_ok(pkv_blockmgr_new_epoch(f->m));
 }
 
+/* The same free ids as before, but blocks that had an owner. */
+static void cut_back(fx *f, int32_t n)
+{
+    pkv_seq s = fx_open(f);
+    fx_reserve(f, s, n);
+    fx_truncate(f, s, 0);
+}
+
 static pkv_ns space(fx *f, uint8_t digest, int times)
 {
     pkv_ns_params p = PKV_NS_PARAMS_INIT;
@@ -200,6 +208,8 @@ static pkv_extra extra(int32_t first, int32_t n, int at, uint8_t value)
     X(two_cached(f, 0, true))                                                                      \
     X(two_cached(f, 1, false))                                                                     \
     X(two_cached(f, 0, false))                                                                     \
+    X(cut_back(f, 3))                                                                              \
+    X(cut_back(f, 1))                                                                              \
     X(space(f, 1, 1))                                                                              \
     X(space(f, 1, 2))                                                                              \
     X(space(f, 2, 1))                                                                              \
