@@ -62,7 +62,7 @@ typedef struct pkv_group {
 typedef struct pkv_blockmgr_config {
     uint32_t struct_size;
     int32_t n_blocks;       /* pool size, null block included; 2 .. 2^31-1 */
-    int32_t block_tokens;   /* of the one full group, 1 .. 1024; 0: 16. Ignored with `groups` */
+    int32_t block_tokens;   /* of the one full group, 1 .. 2048; 0: 16. Ignored with `groups` */
     int32_t max_seqs;       /* open sequences at a time; 1 .. 2^24 */
     int32_t max_seq_tokens; /* longest sequence, 1 .. 2^31-2049; sets the width of the rows */
     int32_t max_nodes;      /* content nodes, at most 2^30; 0: one for every unit that the blocks
@@ -76,7 +76,8 @@ typedef struct pkv_blockmgr_config {
     int32_t rollback_tokens; /* kept behind every window so that truncate can go back */
     int32_t max_steps;       /* open steps at a time, at most 64; 0: 4 */
     int32_t max_holds;       /* holds at a time, at most 2^16; 0: 64 */
-    int32_t n_host_blocks;   /* blocks of the host tier for suspend, null block included, or 0 */
+    int32_t n_host_blocks;   /* blocks of the host tier for suspend, null block included; 0: none,
+                                else at least 2 */
     uint32_t flags;          /* PKV_MGR_* */
     pkv_zero_policy zero_policy; /* of the one domain */
     uint8_t hash_secret[16];     /* same on all ranks; fill it from a random source where prompts

@@ -53,8 +53,8 @@ static pkv_status resolve_groups(struct resolved *r)
     REQUIRE(cfg->n_groups >= 0 && cfg->n_groups <= PKV_MAX_GROUPS &&
                 (cfg->groups != NULL) == (cfg->n_groups > 0),
             "groups: NULL with 0, or 1 .. 8 of them");
-    REQUIRE(cfg->groups || (cfg->block_tokens >= 1 && cfg->block_tokens <= 1024),
-            "block_tokens must be 1 .. 1024");
+    REQUIRE(cfg->groups || (cfg->block_tokens >= 1 && cfg->block_tokens <= 2048),
+            "block_tokens must be 1 .. 2048");
     r->n_groups = cfg->groups ? cfg->n_groups : 1;
     r->groups[0] = (pkv_group){ PKV_GROUP_FULL, cfg->block_tokens, 0, 0, 0 };
     for (int32_t g = 0; g < r->n_groups; g++) {

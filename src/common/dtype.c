@@ -44,7 +44,7 @@ pkv_status pkv_kv_block_bytes(const pkv_kv_shape *shape, size_t *block_bytes)
     size_t bytes = 2;           /* K and V */
     if (!shape || !block_bytes || !dtype_known(shape->dtype)) return PKV_E_INVALID_ARG;
     if (shape->n_layers < 1 || shape->n_kv_heads < 1 || shape->block_tokens < 1 ||
-        shape->block_tokens > 1024 || shape->head_dim < 8 || shape->head_dim > 256 ||
+        shape->block_tokens > 2048 || shape->head_dim < 8 || shape->head_dim > 256 ||
         shape->head_dim % 8 != 0)
         return PKV_E_INVALID_ARG;
     if (shape->dtype > PKV_BF16) return PKV_E_UNSUPPORTED;

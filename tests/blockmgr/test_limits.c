@@ -306,7 +306,7 @@ static void configuration(void **state)
     } field[] = {
 #define FIELD(name) offsetof(pkv_blockmgr_config, name)
         { FIELD(n_blocks), { 2, 3, 70000 }, { 1, 0, -1 } },
-        { FIELD(block_tokens), { 0, 1, 1024 }, { -1, 1025, INT32_MAX } },
+        { FIELD(block_tokens), { 0, 1, 2048 }, { -1, 2049, INT32_MAX } },
         { FIELD(max_seqs), { 1, 2, 5000 }, { 0, -1, (1 << 24) + 1 } },
         { FIELD(max_seq_tokens), { 1, 2, 1 << 20 }, { 0, -1, INT32_MAX - 1023 } },
         { FIELD(max_nodes), { 0, 1, 70000 }, { -1, INT32_MIN, -1 } },

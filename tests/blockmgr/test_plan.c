@@ -111,7 +111,7 @@ static void bad_arguments(void **state)
     assert_int_equal(pkv_plan(&good, 1 << 20, NULL, &r), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_plan(&good, 1 << 20, &cfg, NULL), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_plan(&good, 0, &cfg, &r), PKV_E_INVALID_ARG);
-    static const int32_t wrong[4] = { 0, -1, INT32_MIN, 1025 };
+    static const int32_t wrong[4] = { 0, -1, INT32_MIN, 2049 };
     for (int i = 0; i < 4; i++) {
         s = good, s.block_tokens = wrong[i];
         assert_int_equal(pkv_plan(&s, 1 << 20, &cfg, &r), PKV_E_INVALID_ARG);

@@ -128,7 +128,7 @@ static void test_block_bytes(void **state)
         { 1, 1, 20, 1, PKV_F16 },
         { 1, 1, 264, 1, PKV_F16 },
         { 1, 1, 8, 0, PKV_F16 },
-        { 1, 1, 8, 1025, PKV_F16 },
+        { 1, 1, 8, 2049, PKV_F16 },
         { -1, -1, 8, 1, PKV_F16 },
         { 1, 1, 8, -1, PKV_F16 },
         { 1, 1, 8, 1, (pkv_dtype)7 },

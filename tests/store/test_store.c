@@ -317,7 +317,7 @@ static void test_bad_configs_are_refused(void **state)
         { { 3, 2, 12, 4, PKV_F16 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 264, 4, PKV_F16 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 0, PKV_F16 }, 4, PKV_E_INVALID_ARG },
-        { { 3, 2, 16, 1025, PKV_F16 }, 4, PKV_E_INVALID_ARG },
+        { { 3, 2, 16, 2049, PKV_F16 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, (pkv_dtype)99 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, (pkv_dtype)-1 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, PKV_E4M3 }, 4, PKV_E_UNSUPPORTED },
