@@ -36,6 +36,11 @@ static inline pkv_seq seq_handle(const pkv_blockmgr *m, const struct seq_rec *s)
     return (pkv_seq){ (uint64_t)s->generation << 32 | (uint32_t)seq_index(m, s) };
 }
 
+static inline bool is_group(const pkv_blockmgr *m, int32_t group)
+{
+    return group >= 0 && group < m->n_groups;
+}
+
 /* Do released blocks wait for steps? */
 static inline bool steps_hold_back(const pkv_blockmgr *m)
 {

@@ -146,11 +146,6 @@ pkv_status pkv__seq_running(const pkv_blockmgr *m, pkv_seq seq, struct seq_rec *
     return PKV_OK;
 }
 
-static bool is_group(const pkv_blockmgr *m, int32_t group)
-{
-    return group >= 0 && group < m->n_groups;
-}
-
 pkv_status pkv_seq_row(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, const int32_t **ids,
                        int32_t *n_ids)
 {

@@ -19,11 +19,6 @@ static uint64_t *changed_rows(const pkv_blockmgr *m, int32_t g)
     return all_changed(m) + (size_t)g * m->seq_words;
 }
 
-static bool is_group(const pkv_blockmgr *m, int32_t group)
-{
-    return group >= 0 && group < m->n_groups;
-}
-
 /* What the copy of one row lacks; n 0: nothing. */
 static pkv_table_range lacking(const pkv_blockmgr *m, int32_t g, int32_t seq_idx)
 {
