@@ -229,10 +229,10 @@ struct pkv_blockmgr {
     int32_t n_seqs, n_closing, free_seq;
     int32_t closing_head, closing_tail; /* in order of close */
     int32_t n_namespaces;
-    uint32_t index_mask; /* slots - 1 */
-    uint32_t batch_no;   /* of the running batch call */
-    int32_t n_open_steps;
-    uint64_t n_steps; /* ever begun */
+    uint32_t index_mask;               /* slots - 1 */
+    uint32_t batch_no;                 /* of the running batch call */
+    int32_t n_open_steps, newest_step; /* newest_step: its place, open or not */
+    uint64_t n_steps;                  /* ever begun */
     int32_t n_holds, free_hold;
     int32_t n_free_host, free_host;
     uint64_t n_raw_refs, now;

@@ -105,9 +105,8 @@ static void add_pending(pkv_blockmgr *m, struct seq_rec *s, int32_t step, int32_
                         int32_t upto)
 {
     struct pending *list = pending_of(m, s);
-    bool known = step == NONE;
-    for (int32_t i = 0; i < s->n_pending; i++) known = known || list[i].step == step;
-    if (known) {
+    for (int32_t i = 0; i < s->n_pending; i++) {
+        if (step != NONE && list[i].step != step) continue;
         list[s->n_pending - 1].upto = upto;
         return;
     }

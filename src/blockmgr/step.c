@@ -9,6 +9,7 @@
 
 int32_t pkv__step_find(const pkv_blockmgr *m, pkv_step step)
 {
+    if (step.v != 0 && steps_of(m)[m->newest_step].number == step.v) return m->newest_step;
     for (int32_t i = 0; i < m->max_steps && step.v != 0; i++)
         if (steps_of(m)[i].number == step.v) return i;
     return NONE;
@@ -34,6 +35,7 @@ pkv_status pkv_step_begin(pkv_blockmgr *mgr, pkv_step *out)
     if (oldest != UINT64_MAX && mgr->n_steps - oldest >= INT32_MAX - 1)
         return pkv__refuse(&mgr->log, PKV_E_LIMIT, "step: one has been open for 2^31 others");
     steps_of(mgr)[i].number = ++mgr->n_steps;
+    mgr->newest_step = i;
     mgr->n_open_steps++;
     out->v = mgr->n_steps;
     PKV_SELF_CHECK(mgr);
@@ -70,17 +72,29 @@ static void abort_entry(pkv_blockmgr *m, struct seq_rec *s, int32_t k)
     pkv__seq_cut(m, s, m->states && s->life == SEQ_OPEN ? 0 : pending_of(m, s)[k].from);
 }
 
-/* The next sequence of a set from index `i` on, or NONE. */
-static int32_t next_in_set(const pkv_blockmgr *m, const uint64_t *set, int32_t i)
+/* `act` on the open sequences of a step's set, in order of index. */
+static inline void each_in_set(pkv_blockmgr *m, const uint64_t *set, int32_t step,
+                               void (*act)(pkv_blockmgr *, struct seq_rec *, int32_t step))
 {
-    size_t word = (size_t)i / 64;
-    if (word >= m->seq_words) return NONE;
-    uint64_t bits = set[word] & (~UINT64_C(0) << (i % 64));
-    while (bits == 0) {
-        if (++word == m->seq_words) return NONE;
-        bits = set[word];
-    }
-    return (int32_t)(word * 64) + __builtin_ctzll(bits);
+    for (size_t w = 0; w < m->seq_words; w++)
+        for (uint64_t bits = set[w]; bits != 0; bits &= bits - 1)
+            act(m, &seqs_of(m)[w * 64 + (size_t)__builtin_ctzll(bits)], step);
+}
+
+static void settle_step(pkv_blockmgr *m, struct seq_rec *s, int32_t step)
+{
+    settle_entry(m, s, find_pending(m, s, step));
+}
+
+static void abort_step(pkv_blockmgr *m, struct seq_rec *s, int32_t step)
+{
+    abort_entry(m, s, find_pending(m, s, step));
+}
+
+static void slide_windows(pkv_blockmgr *m, struct seq_rec *s, int32_t step)
+{
+    (void)step;
+    pkv__windows_slide(m, s);
 }
 
 static void release_closing(pkv_blockmgr *m, int32_t idx, int32_t before)
@@ -128,14 +142,9 @@ pkv_status pkv_step_retire(pkv_blockmgr *mgr, pkv_step step)
     uint64_t *set = all_step_seqs(mgr) + (size_t)at * mgr->seq_words;
     steps_of(mgr)[at].number = 0;
     mgr->n_open_steps--;
-    for (int32_t i = next_in_set(mgr, set, 0); i != NONE; i = next_in_set(mgr, set, i + 1)) {
-        struct seq_rec *s = &seqs_of(mgr)[i];
-        settle_entry(mgr, s, find_pending(mgr, s, at));
-    }
+    each_in_set(mgr, set, at, settle_step);
     visit_closing(mgr, at, false);
-    for (int32_t i = mgr->windows ? next_in_set(mgr, set, 0) : NONE; i != NONE;
-         i = next_in_set(mgr, set, i + 1))
-        pkv__windows_slide(mgr, &seqs_of(mgr)[i]);
+    if (mgr->windows) each_in_set(mgr, set, at, slide_windows);
     memset(set, 0, mgr->seq_words * sizeof *set);
     pkv__limbo_drain(mgr);
     PKV_SELF_CHECK(mgr);
@@ -149,10 +158,7 @@ pkv_status pkv_step_abort(pkv_blockmgr *mgr, pkv_step step)
     if (at == NONE) return PKV_E_STALE;
     const uint64_t *set = all_step_seqs(mgr) + (size_t)at * mgr->seq_words;
     steps_of(mgr)[at].number = 0;
-    for (int32_t i = next_in_set(mgr, set, 0); i != NONE; i = next_in_set(mgr, set, i + 1)) {
-        struct seq_rec *s = &seqs_of(mgr)[i];
-        abort_entry(mgr, s, find_pending(mgr, s, at)); /* takes it out of the set */
-    }
+    each_in_set(mgr, set, at, abort_step); /* takes them out of the set */
     visit_closing(mgr, at, true);
     mgr->n_open_steps--; /* until here what was cut off waited in limbo for the closing ones */
     pkv__limbo_drain(mgr);
