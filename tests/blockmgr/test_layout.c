@@ -14,7 +14,7 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Every part with the size that its comment in blockmgr_records.h gives it. */
+/* Every part with the size that its comment in blockmgr_arena.h gives it. */
 static size_t list_parts(const pkv_blockmgr *m, struct part *out)
 {
     const size_t blocks = (size_t)m->n_blocks, seqs = (size_t)m->max_seqs;
@@ -116,7 +116,7 @@ static void limits_and_defaults(void **state)
         { FIELD(max_seqs), 1 << 24 },  { FIELD(max_seq_tokens), INT32_MAX - 2048 },
         { FIELD(max_nodes), 1 << 30 }, { FIELD(max_namespaces), 1 << 24 },
         { FIELD(max_steps), 64 },      { FIELD(max_holds), 1 << 16 },
-        { FIELD(block_tokens), 1024 },
+        { FIELD(block_tokens), 2048 },
 #undef FIELD
     };
     for (size_t i = 0; i < sizeof field / sizeof field[0]; i++) {
