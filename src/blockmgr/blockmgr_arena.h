@@ -69,6 +69,12 @@ static inline int32_t *row_of(const pkv_blockmgr *m, const struct seq_rec *s, in
     return row_at(m, g, seq_index(m, s));
 }
 
+/* Open sequences with commits pending in the step at this place. */
+static inline uint64_t *step_set(const pkv_blockmgr *m, int32_t step)
+{
+    return all_step_seqs(m) + (size_t)step * m->seq_words;
+}
+
 /* Position -> row index and offset in the block; tokens -> blocks. A decode step asks a dozen times
  * per sequence: with a power of two (the usual case) by shifts, which took 256 sequences from 7.3
  * to 5 us. */
@@ -83,6 +89,11 @@ static inline int32_t block_offset(const struct group_rec *g, int32_t pos)
 static inline int32_t blocks_for(const struct group_rec *g, int32_t n_tokens)
 {
     return block_index(g, n_tokens) + (block_offset(g, n_tokens) != 0);
+}
+/* Entries of a row with room for n_tokens > 0. */
+static inline int32_t row_entries(const struct group_rec *g, int32_t n_tokens)
+{
+    return g->kind == PKV_GROUP_STATE ? g->n_slots : blocks_for(g, n_tokens);
 }
 static inline int32_t unit_index(const pkv_blockmgr *m, int32_t pos)
 {

@@ -196,6 +196,10 @@ int32_t pkv__prepared_on(const pkv_blockmgr *m, int32_t block, int32_t n_tokens)
 bool pkv__unit_prepare(pkv_blockmgr *m, struct seq_rec *s);
 /* Units that end at or below `settled` become findable. */
 void pkv__units_settle(pkv_blockmgr *m, struct seq_rec *s);
+/* The sequence is no holder any more of its prepared units from n_units on: n_full ends there. */
+void pkv__units_drop(pkv_blockmgr *m, struct seq_rec *s, int32_t n_units);
+/* The blocks that the tail's tokens lie in, by slot; all groups have equal blocks. */
+void pkv__tail_blocks(const pkv_blockmgr *m, const struct seq_rec *s, int32_t *blocks);
 /* One holder less of a prepared node. */
 void pkv__prepared_drop(pkv_blockmgr *m, int32_t node);
 /* A closing sequence's partial tail: will be findable; is findable now, or given up. */
@@ -231,6 +235,9 @@ int32_t pkv__row_len(const pkv_blockmgr *m, const struct seq_rec *s, int32_t g);
 void pkv__windows_slide(pkv_blockmgr *m, struct seq_rec *s);
 /* The blocks that end where unit u ends, by slot; 0: none, or none that may get a node. */
 void pkv__unit_blocks(const pkv_blockmgr *m, const struct seq_rec *s, int32_t u, int32_t *blocks);
+/* Are these tokens reserved? PKV_E_INVALID_ARG if not. */
+pkv_status pkv__check_span(const pkv_blockmgr *m, const struct seq_rec *s, int32_t first_token,
+                           int32_t n_tokens);
 /* PKV_OK and the record of an open sequence that runs; PKV_E_STALE; PKV_E_STATE suspended. */
 pkv_status pkv__seq_running(const pkv_blockmgr *m, pkv_seq seq, struct seq_rec **out);
 

@@ -76,11 +76,6 @@ static bool extras_continue(const pkv_blockmgr *m, const struct seq_rec *s, cons
 
 /* ---------------------------------------------------------------- pending commits */
 
-static uint64_t *step_set(const pkv_blockmgr *m, int32_t step)
-{
-    return all_step_seqs(m) + (size_t)step * m->seq_words;
-}
-
 void pkv__pending_cut(pkv_blockmgr *m, struct seq_rec *s, int32_t from)
 {
     struct pending *list = pending_of(m, s);

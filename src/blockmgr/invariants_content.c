@@ -461,11 +461,6 @@ static bool in_set(const uint64_t *set, int32_t i)
     return set[i / 64] >> (i % 64) & 1;
 }
 
-static const uint64_t *step_seqs(const pkv_blockmgr *m, int32_t step)
-{
-    return all_step_seqs(m) + (size_t)step * m->seq_words;
-}
-
 /* Entries follow one another from what is settled up to what is committed. */
 static pkv_status check_pending(const pkv_blockmgr *m, const struct seq_rec *s)
 {
@@ -490,12 +485,12 @@ static pkv_status check_pending(const pkv_blockmgr *m, const struct seq_rec *s)
               p->step >= 0 && p->step < m->max_steps && steps_of(m)[p->step].number != 0 &&
                   !(steps >> p->step & 1),
               "I9: sequence %d: commits pending in step %d, not open or twice", idx, p->step);
-        HOLDS(m, s->life != SEQ_OPEN || in_set(step_seqs(m, p->step), idx),
+        HOLDS(m, s->life != SEQ_OPEN || in_set(step_set(m, p->step), idx),
               "I9: step %d does not know of sequence %d", p->step, idx);
         steps |= UINT64_C(1) << p->step;
     }
     for (int32_t k = 0; k < m->max_steps; k++)
-        HOLDS(m, !in_set(step_seqs(m, k), idx) || (s->life == SEQ_OPEN && steps >> k & 1),
+        HOLDS(m, !in_set(step_set(m, k), idx) || (s->life == SEQ_OPEN && steps >> k & 1),
               "I9: step %d names sequence %d, which has nothing pending in it", k, idx);
     return PKV_OK;
 }
@@ -509,8 +504,7 @@ static pkv_status check_steps(const pkv_blockmgr *m)
               (unsigned long long)steps_of(m)[i].number, (unsigned long long)m->n_steps);
         for (int32_t k = 0; k < (int32_t)m->seq_words * 64; k++)
             HOLDS(m,
-                  !in_set(step_seqs(m, i), k) ||
-                      (k < m->max_seqs && seqs_of(m)[k].life == SEQ_OPEN),
+                  !in_set(step_set(m, i), k) || (k < m->max_seqs && seqs_of(m)[k].life == SEQ_OPEN),
                   "I9: step %d names sequence %d, which is not open", i, k);
         for (int32_t k = 0; k < i; k++)
             HOLDS(m, steps_of(m)[i].number == 0 || steps_of(m)[k].number != steps_of(m)[i].number,

@@ -177,6 +177,12 @@ static struct claim_range claim_range(const pkv_blockmgr *m, int32_t g, int32_t 
     return r;
 }
 
+/* The first claimed entry from i on; r->to or more: none is left. */
+static inline int32_t claimed_from(const struct claim_range *r, int32_t i)
+{
+    return i < r->sinks ? i : pkv__max_i32(i, r->from);
+}
+
 /* The main block that ends a known prefix: block i of the group. */
 static int32_t known_block(const pkv_blockmgr *m, const struct group_rec *g, int32_t i)
 {
@@ -188,9 +194,7 @@ static void count_states(const pkv_blockmgr *m, struct hit *hit)
     hit->cached = hit->limbo = 0;
     for (int32_t g = 0; g < m->n_groups; g++) {
         const struct claim_range r = claim_range(m, g, hit->n_units);
-        for (int32_t i = 0; i < r.to; i++) {
-            if (i == r.sinks && i < r.from) i = r.from;
-            if (i >= r.to) break;
+        for (int32_t i = claimed_from(&r, 0); i < r.to; i = claimed_from(&r, i + 1)) {
             const uint8_t state = blocks_of(m)[known_block(m, &m->groups[g], i)].state;
             hit->cached += state == BLOCK_CACHED;
             hit->limbo += state == BLOCK_LIMBO;
@@ -315,9 +319,7 @@ static void claim_group(pkv_blockmgr *m, struct seq_rec *s, const struct hit *hi
     const struct claim_range r = claim_range(m, g, hit->n_units);
     const int32_t pos = hit->n_units * m->unit;
     int32_t *row = row_of(m, s, g);
-    for (int32_t i = 0; i < r.to; i++) {
-        if (i == r.sinks && i < r.from) i = r.from;
-        if (i >= r.to) break;
+    for (int32_t i = claimed_from(&r, 0); i < r.to; i = claimed_from(&r, i + 1)) {
         row[i] = known_block(m, grp, i);
         pkv__block_ref(m, row[i]);
     }

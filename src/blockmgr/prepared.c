@@ -52,6 +52,14 @@ void pkv__prepared_drop(pkv_blockmgr *m, int32_t id)
     pkv__node_give(m, id);
 }
 
+void pkv__units_drop(pkv_blockmgr *m, struct seq_rec *s, int32_t n_units)
+{
+    const int32_t *row = row_of(m, s, m->unit_group);
+    for (int32_t u = s->n_full - 1; u >= n_units && u >= s->n_units; u--)
+        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
+    s->n_full = n_units;
+}
+
 /* The hash that the unit before this one has, which need not be indexed. */
 static uint64_t hash_before(const pkv_blockmgr *m, const struct seq_rec *s)
 {
@@ -103,13 +111,10 @@ static int32_t settle(pkv_blockmgr *m, int32_t id, int32_t parent)
 /* Indexing ends before the first unit that is not indexed. */
 static void end_here(pkv_blockmgr *m, struct seq_rec *s)
 {
-    const int32_t *row = row_of(m, s, m->unit_group);
     m->unindexed_units += (uint64_t)(s->n_full - s->n_units);
-    for (int32_t u = s->n_full - 1; u >= s->n_units; u--)
-        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
+    pkv__units_drop(m, s, s->n_units);
     pkv__tail_drop(m, s);
     pkv__extras_drop(m, &s->tail_extras);
-    s->n_full = s->n_units;
     s->ended = true;
 }
 
@@ -133,8 +138,7 @@ void pkv__units_settle(pkv_blockmgr *m, struct seq_rec *s)
 
 /* ---------------------------------------------------------------- partial tails of closing ones */
 
-/* The blocks that the tail's tokens lie in. */
-static void tail_blocks(const pkv_blockmgr *m, const struct seq_rec *s, int32_t *blocks)
+void pkv__tail_blocks(const pkv_blockmgr *m, const struct seq_rec *s, int32_t *blocks)
 {
     for (int32_t g = 0; g < m->n_groups; g++)
         blocks[m->groups[g].slot] = row_of(m, s, g)[unit_index(m, s->committed)];
@@ -146,7 +150,7 @@ void pkv__tail_prepare(pkv_blockmgr *m, struct seq_rec *s)
     const int32_t rest = unit_offset(m, s->committed);
     if (!m->partial) pkv__extras_drop(m, &s->tail_extras); /* nobody will ask for the tail again */
     if (!m->partial || s->ended || rest == 0 || s->epoch != m->epoch) return;
-    tail_blocks(m, s, blocks);
+    pkv__tail_blocks(m, s, blocks);
     if (pkv__block_covered(m, blocks[0]) >= rest) return; /* one per block: the longest */
     s->holds_tail = prepare(m, s, rest, blocks) != NONE;
 }

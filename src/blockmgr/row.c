@@ -69,7 +69,7 @@ static void cut_row(pkv_blockmgr *m, struct seq_rec *s, int32_t g, int32_t n_blo
     const struct block_rec *blocks = blocks_of(m);
     const int32_t idx = seq_index(m, s);
     int32_t *row = row_at(m, g, idx);
-    const int32_t n = grp->kind == PKV_GROUP_STATE ? grp->n_slots : blocks_for(grp, s->reserved);
+    const int32_t n = row_entries(grp, s->reserved);
     for (int32_t i = n - 1; i >= n_blocks; i--) {
         if (i >= PREFETCH_AHEAD) PKV_PREFETCH(&blocks[row[i - PREFETCH_AHEAD]]);
         if (row[i] == 0) continue;
@@ -167,6 +167,14 @@ pkv_status pkv_blockmgr_rows(const pkv_blockmgr *mgr, int32_t group, const int32
     return PKV_OK;
 }
 
+pkv_status pkv__check_span(const pkv_blockmgr *m, const struct seq_rec *s, int32_t first_token,
+                           int32_t n_tokens)
+{
+    if ((int64_t)first_token + n_tokens <= s->reserved) return PKV_OK;
+    return pkv__refuse(&m->log, PKV_E_INVALID_ARG, "slots of tokens [%d, %lld), %d are reserved",
+                       first_token, (long long)first_token + n_tokens, s->reserved);
+}
+
 pkv_status pkv_seq_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, int32_t first_token,
                          int32_t n_tokens, int64_t *slots)
 {
@@ -174,12 +182,10 @@ pkv_status pkv_seq_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t group, in
     if (!mgr || !slots || !is_group(mgr, group) || first_token < 0 || n_tokens < 0 ||
         mgr->groups[group].kind == PKV_GROUP_STATE)
         return PKV_E_INVALID_ARG;
-    const pkv_status status = pkv__seq_running(mgr, seq, &s);
+    pkv_status status = pkv__seq_running(mgr, seq, &s);
     if (status != PKV_OK) return status;
-    if ((int64_t)first_token + n_tokens > s->reserved)
-        return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG,
-                           "slots of tokens [%d, %lld), %d are reserved", first_token,
-                           (long long)first_token + n_tokens, s->reserved);
+    status = pkv__check_span(mgr, s, first_token, n_tokens);
+    if (status != PKV_OK) return status;
     const struct group_rec *g = &mgr->groups[group];
     const int32_t *row = row_of(mgr, s, group);
     for (int32_t i = 0; i < n_tokens; i++) {
@@ -208,8 +214,7 @@ pkv_status pkv_seq_info(const pkv_blockmgr *mgr, pkv_seq seq, pkv_seq_info_t *ou
     for (int32_t g = 0; g < mgr->n_groups; g++) {
         const struct group_rec *grp = &mgr->groups[g];
         const int32_t *row = row_of(mgr, s, g);
-        const int32_t n =
-            grp->kind == PKV_GROUP_STATE ? grp->n_slots : blocks_for(grp, s->reserved);
+        const int32_t n = row_entries(grp, s->reserved);
         for (int32_t i = 0; i < n; i++) {
             info.n_blocks += row[i] > 0;
             info.blocks_if_closed += row[i] > 0 && blocks_of(mgr)[row[i]].ref == 1;

@@ -164,10 +164,7 @@ static void cut_chain(pkv_blockmgr *m, struct seq_rec *s, int32_t n_tokens)
     s->ended = rest > 0 && !pkv__extras_append(m, &s->tail_extras, extra_entries(n->extras), rest);
     if (s->ended) pkv__extras_drop(m, &s->tail_extras);
     if (units < s->n_units) pkv__last_node_set(m, s, n->parent);
-    const int32_t *row = row_of(m, s, m->unit_group);
-    for (int32_t u = s->n_full - 1; u >= units && u >= s->n_units; u--)
-        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
-    s->n_full = units;
+    pkv__units_drop(m, s, units);
     s->n_units = pkv__min_i32(s->n_units, units);
 }
 
@@ -231,8 +228,7 @@ void pkv__publish_partial(pkv_blockmgr *m, struct seq_rec *s)
     const int32_t rest = unit_offset(m, s->committed);
     if (!m->partial || s->ended || s->settled < s->committed || rest == 0 || s->epoch != m->epoch)
         return;
-    for (int32_t g = 0; g < m->n_groups; g++)
-        blocks[m->groups[g].slot] = row_of(m, s, g)[unit_index(m, s->committed)];
+    pkv__tail_blocks(m, s, blocks);
     if (pkv__block_covered(m, blocks[0]) >= rest) return;
     struct unit_key key = { 0, s->last_node, tail_tokens(m, s), rest,
                             extra_entries(s->tail_extras) };
@@ -246,9 +242,7 @@ void pkv__seq_release(pkv_blockmgr *m, struct seq_rec *s)
     pkv__extras_drop(m, &s->tail_extras);
     for (int32_t g = 0; g < m->n_groups; g++) {
         int32_t *row = row_of(m, s, g);
-        const int32_t n = m->groups[g].kind == PKV_GROUP_STATE
-                              ? m->groups[g].n_slots
-                              : blocks_for(&m->groups[g], s->reserved);
+        const int32_t n = row_entries(&m->groups[g], s->reserved);
         memset(row, 0, (size_t)n * sizeof *row);
     }
     s->life = SEQ_FREE;
@@ -260,8 +254,7 @@ void pkv__seq_release(pkv_blockmgr *m, struct seq_rec *s)
 static void start_closing(pkv_blockmgr *m, struct seq_rec *s)
 {
     const int32_t idx = seq_index(m, s);
-    for (int32_t i = 0; i < s->n_pending; i++)
-        set_drop(all_step_seqs(m) + (size_t)pending_of(m, s)[i].step * m->seq_words, idx);
+    for (int32_t i = 0; i < s->n_pending; i++) set_drop(step_set(m, pending_of(m, s)[i].step), idx);
     s->life = SEQ_CLOSING;
     s->link = NONE;
     if (m->closing_tail != NONE) seqs_of(m)[m->closing_tail].link = idx;
@@ -276,10 +269,7 @@ static void start_closing(pkv_blockmgr *m, struct seq_rec *s)
 /* What has not settled never will. */
 static void drop_pending(pkv_blockmgr *m, struct seq_rec *s)
 {
-    const int32_t *row = row_of(m, s, m->unit_group);
-    for (int32_t u = s->n_full - 1; u >= s->n_units; u--)
-        pkv__prepared_drop(m, pkv__prepared_on(m, row[u], m->unit));
-    s->n_full = s->n_units;
+    pkv__units_drop(m, s, s->n_units);
     s->ended = true;
     pkv__pending_cut(m, s, 0);
 }

@@ -66,8 +66,7 @@ static void add_rows(struct digest *d, const pkv_blockmgr *m, const struct seq_r
 {
     for (int32_t g = 0; g < m->n_groups; g++) {
         const struct group_rec *grp = &m->groups[g];
-        const int32_t n =
-            grp->kind == PKV_GROUP_STATE ? grp->n_slots : blocks_for(grp, s->reserved);
+        const int32_t n = row_entries(grp, s->reserved);
         add_all(d, row_of(m, s, g), (size_t)n);
         if (grp->window_tokens == 0) continue;
         add(d, pkv__max_i32(seq_group(m, s, g)->gap_end, grp->sink_blocks));

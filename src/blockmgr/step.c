@@ -139,7 +139,7 @@ pkv_status pkv_step_retire(pkv_blockmgr *mgr, pkv_step step)
     if (!mgr) return PKV_E_INVALID_ARG;
     const int32_t at = pkv__step_find(mgr, step);
     if (at == NONE) return PKV_E_STALE;
-    uint64_t *set = all_step_seqs(mgr) + (size_t)at * mgr->seq_words;
+    uint64_t *set = step_set(mgr, at);
     steps_of(mgr)[at].number = 0;
     mgr->n_open_steps--;
     each_in_set(mgr, set, at, settle_step);
@@ -156,7 +156,7 @@ pkv_status pkv_step_abort(pkv_blockmgr *mgr, pkv_step step)
     if (!mgr) return PKV_E_INVALID_ARG;
     const int32_t at = pkv__step_find(mgr, step);
     if (at == NONE) return PKV_E_STALE;
-    const uint64_t *set = all_step_seqs(mgr) + (size_t)at * mgr->seq_words;
+    const uint64_t *set = step_set(mgr, at);
     steps_of(mgr)[at].number = 0;
     each_in_set(mgr, set, at, abort_step); /* takes them out of the set */
     visit_closing(mgr, at, true);

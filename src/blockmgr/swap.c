@@ -34,7 +34,7 @@ static int32_t kept_len(const pkv_blockmgr *m, const struct seq_rec *s, int32_t 
 {
     const struct group_rec *grp = &m->groups[g];
     if (s->committed == 0) return 0;
-    return grp->kind == PKV_GROUP_STATE ? grp->n_slots : blocks_for(grp, s->committed);
+    return row_entries(grp, s->committed);
 }
 
 /* Every entry of the rows of the call: in the order given, group by group, from the front. */

@@ -183,10 +183,8 @@ pkv_status pkv_seq_view_slots(const pkv_blockmgr *mgr, pkv_seq seq, int32_t grou
     if (first_token < 0 || n_tokens < 0) return PKV_E_INVALID_ARG;
     status = pkv__seq_running(mgr, seq, &s);
     if (status != PKV_OK) return status;
-    if ((int64_t)first_token + n_tokens > s->reserved)
-        return pkv__refuse(&mgr->log, PKV_E_INVALID_ARG,
-                           "slots of tokens [%d, %lld), %d are reserved", first_token,
-                           (long long)first_token + n_tokens, s->reserved);
+    status = pkv__check_span(mgr, s, first_token, n_tokens);
+    if (status != PKV_OK) return status;
     const struct group_rec *g = &mgr->groups[group];
     const int32_t *row = row_of(mgr, s, group);
     for (int32_t i = 0; i < n_tokens; i++) {

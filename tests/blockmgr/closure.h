@@ -29,12 +29,6 @@ static inline int cell_of(int32_t block, int off)
     return block * MAX_T + off;
 }
 
-/* Entries of a row with this many tokens of room. */
-static inline int32_t row_entries(const struct group_rec *g, int32_t reserved)
-{
-    return g->kind == PKV_GROUP_STATE ? g->n_slots : blocks_for(g, reserved);
-}
-
 /* The copies of a running swap. */
 struct swap_note {
     uint8_t kind, n; /* enum hold_kind; 0 pairs: none */

@@ -158,11 +158,6 @@ static struct pending *pend(pkv_blockmgr *m, int32_t idx, int32_t at)
     return &pending_of(m, seq_at(m, idx))[at];
 }
 
-static uint64_t *step_set(pkv_blockmgr *m, int32_t step)
-{
-    return all_step_seqs(m) + (size_t)step * m->seq_words;
-}
-
 static int32_t host_on(pkv_blockmgr *m, int32_t hold)
 {
     return swaps_of(m)[holds_of(m)[hold].last_block].host;
