@@ -109,7 +109,7 @@ typedef struct pkv_kv_shape {
     int32_t n_kv_heads;   /* >= 1 */
     int32_t head_dim;     /* elements of one K row, and of one V row; multiple of 8, 8 .. 256 */
     int32_t block_tokens; /* tokens per block; 1 .. 2048 */
-    pkv_dtype dtype;      /* of the stored K and V; PKV_F32, PKV_F16 or PKV_BF16 */
+    pkv_dtype dtype;      /* of the stored K and V; quantised ones bring scales, see store.h */
 } pkv_kv_shape;
 
 /* Bytes of one block of this shape, rounded up to 512; the plan of the block manager and the store

@@ -12,7 +12,9 @@
 #include "pagedkv/blockmgr_stats.h"
 #include "pagedkv/blockmgr_steps.h"
 #include "pagedkv/blockmgr_tables.h"
+#include "pagedkv/moves.h"
 #include "pagedkv/sim.h"
 #include "pagedkv/store.h"
+#include "pagedkv/views.h"
 
 #endif

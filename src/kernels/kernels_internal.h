@@ -1,9 +1,12 @@
 /* Inside the kernels: the table of functions that levels fill, and the unit of work they implement.
  *
- *   attention.c   public entries: validate once, resolve defaults, cut a call into units
+ *   attention.c   public entry of attention: validate once, resolve defaults
+ *   attn_work.c   cut a call into units, share them among threads, fold chunk states, finish rows
+ *   visible.c     which row sees which key
  *   dispatch.c    which function takes a unit; it and backend.c alone ask which levels exist
  *   scalar/       the definition of every operation; fills every slot of the table
- *   x86/          one file per level and operation; overwrites slots it is better at
+ *   vector/       templates over vectors, included by levels
+ *   x86/ arm/     one file per level and operation; overwrites slots it is better at
  *
  * Validation happens at the public entry; here everything is asserted. */
 #ifndef PKV_KERNELS_INTERNAL_H
@@ -18,8 +21,13 @@
 #define PKV__MAX_HEADS (1 << 16)           /* of q, K or V; times a dim it fits int32 */
 #define PKV__LOG2E 1.44269504088896340736f /* lse in base 2 = natural lse times this */
 
+/* Keys [c * PKV__CHUNK_TOKENS, (c + 1) * ...) of a sequence are chunk c. Chunk kernels start every
+ * chunk afresh and the driver combines chunks in ascending order, always: borders depend on nothing
+ * but the key's index, so that neither threads nor the rest of the batch change one bit. */
+enum { PKV__CHUNK_TOKENS = 1024 };
+
 /* One call of pkv_attn_run, validated, with defaults filled in. Read-only for kernels, but `bad`.
- */
+ * Each task of a call has its own copy, for the sake of `bad`. */
 struct pkv__attn_call {
     const pkv_tensor3 *q;
     const pkv_kv_view *k, *v;
@@ -29,35 +37,96 @@ struct pkv__attn_call {
     pkv_lse *lse;  /* NULL: not wanted */
     float scale;   /* opts->scale or its default */
     int32_t group; /* query heads per kv head */
-    uint32_t *bad; /* [4] report of this call; never NULL; OR bits, first offender in 1..3 */
+    uint32_t *bad; /* [4] report of this task; never NULL; pkv__note_bad writes it */
 };
 
-/* One unit of work: all query rows of one sequence against kv heads that follow each other: one for
- * `rows` kernels, all of them for `decode` kernels. The lengths are clamped to
- * what the batch arrays and the views really hold. */
+/* What a chunk kernel leaves behind, per row of the unit and query head of its kv heads:
+ *   m  largest visible logit z, in natural units and after softcap and ALiBi; -inf: none
+ *   l  sum of e^(z - m), o  sum of e^(z - m) v: unnormalised; 0 without a visible key
+ * No sink. A NaN logit makes l and o NaN and leaves m alone. heads = n_kv_heads * group. */
+struct pkv__attn_state {
+    float *o;     /* [row_hi - row_lo][heads][v dim], 64-byte aligned if v dim % 16 == 0 */
+    float *m, *l; /* [row_hi - row_lo][heads] */
+};
+
+/* One unit of work: rows [row_lo, row_hi) of one sequence against kv heads that follow each other.
+ * The lengths are clamped to what the batch arrays and the views really hold. Which heads, and
+ * which rows, lie in one unit changes no bit. */
 struct pkv__attn_unit {
     int32_t seq;
     int32_t kv_head, n_kv_heads; /* heads [kv_head, kv_head + n_kv_heads) */
-    int32_t row0, q_len;         /* rows of q, out and lse */
+    int32_t row0, q_len;         /* rows of q, out and lse of the whole sequence */
+    int32_t row_lo, row_hi;      /* the unit's, 0 <= row_lo < row_hi <= q_len */
     int32_t kv_len;              /* keys that exist: 0 .. what the row of ids can hold */
-    int32_t pos0;                /* kv_pos0 of the sequence */
-    const int32_t *ids;          /* row of the block table; NULL in the contiguous entry */
+    int32_t key_lo, key_hi; /* chunk kernels: the keys of one chunk, at least one; else 0, kv_len */
+    int32_t pos0;           /* kv_pos0 of the sequence */
+    const int32_t *ids;     /* row of the block table; NULL in the contiguous entry */
+    struct pkv__attn_state state; /* chunk kernels only */
 };
 
+/* `scratch`: pkv__attn_scratch_bytes, 64-byte aligned, of this task alone. */
 typedef void (*pkv__attn_fn)(const struct pkv__attn_call *call, const struct pkv__attn_unit *unit,
-                             void *workspace);
+                             void *scratch);
 
 /* Attention has two entries per dtype of K and V: through a table, and contiguous (reads no table;
- * the baseline of the benchmark). `decode` entries take units that pkv__attn_decode_covers accepts;
- * `rows` entries take everything. */
+ * the baseline of the benchmark). */
 enum pkv__attn_place { PKV__PAGED = 0, PKV__CONTIGUOUS = 1, PKV__N_PLACES = 2 };
 
-struct pkv__cpu_kernels {
-    pkv__attn_fn attn_rows[PKV_BF16 + 1][PKV__N_PLACES];
-    pkv__attn_fn attn_decode[PKV_BF16 + 1][PKV__N_PLACES]; /* scalar: same as attn_rows */
-    pkv_isa attn_rows_isa[PKV_BF16 + 1], attn_decode_isa[PKV_BF16 + 1]; /* level of the function */
-    void (*copy)(void *dst, const void *src, size_t bytes);             /* one block */
+/* Whole kernels walk all keys of their rows and write out and lse. Chunk kernels see one chunk of
+ * keys and leave a state; the driver folds, finishes and writes. */
+enum pkv__attn_kind { PKV__WHOLE = 0, PKV__CHUNK = 1 };
+
+struct pkv__attn_kernel {
+    pkv__attn_fn fn[PKV__N_PLACES];
+    pkv_isa isa; /* level it is written for */
+    enum pkv__attn_kind kind;
 };
+
+/* A call of pkv_attn_mla_run: `attn.k` and `attn.v` are the latent, `attn.q` its queries. The unit
+ * has one kv head whose group is all query heads. */
+struct pkv__mla_call {
+    struct pkv__attn_call attn;
+    const pkv_tensor3 *q_rope;
+    const pkv_kv_view *rope;
+};
+typedef void (*pkv__mla_fn)(const struct pkv__mla_call *call, const struct pkv__attn_unit *unit,
+                            void *scratch);
+
+/* The table of a level. scalar/ fills every slot; levels overwrite what they are better at. All
+ * take every option and every shape that the public entry accepts. */
+struct pkv__cpu_kernels {
+    /* Decode and short verify, up to pkv__attn_is_short rows: bound by memory. */
+    struct pkv__attn_kernel attn_short[PKV_DTYPE_COUNT];
+    /* Longer rows, chunked prefill and prefill: bound by arithmetic. */
+    struct pkv__attn_kernel attn_rows[PKV_DTYPE_COUNT];
+    /* Keys of PKV_I8 multiplied in integers (opts->int8_qk), short rows; fn NULL: attn_short. */
+    struct pkv__attn_kernel attn_short_int8_qk;
+    pkv__mla_fn mla[PKV__N_PLACES]; /* whole */
+    pkv_isa mla_isa;
+    /* Rows of f32, f16, bf16 to float and back (nearest even, NaN stays NaN; bits equal at every
+     * level); n a multiple of 8. */
+    void (*load_row[PKV_BF16 + 1])(float *dst, const void *src, int32_t n);
+    void (*store_row[PKV_BF16 + 1])(void *dst, const float *src, int32_t n);
+    pkv_isa row_isa;
+    /* One row to and from codes, moves.h: `s` and `z` scale and zero point. quantize returns
+     * whether a NaN was met. Indexed by dtype - PKV_E4M3. */
+    bool (*quantize_row[PKV_DTYPE_COUNT - PKV_E4M3])(void *dst, const float *src, int32_t n,
+                                                     float s, float z);
+    void (*dequantize_row[PKV_DTYPE_COUNT - PKV_E4M3])(float *dst, const void *src, int32_t n,
+                                                       float s, float z);
+    /* Smallest and largest finite value of a row, folded into *lo and *hi. */
+    void (*extremes_row)(const float *src, int32_t n, float *lo, float *hi);
+    pkv_isa quantize_isa;
+    void (*copy)(void *dst, const void *src, size_t bytes); /* blocks and rows; never overlapping */
+    pkv_isa copy_isa;
+};
+
+/* Chosen for attn_short rather than attn_rows; of q_len and group alone, so that a sequence's bits
+ * do not depend on its company. */
+static inline bool pkv__attn_is_short(int32_t q_len, int32_t group)
+{
+    return q_len == 1 || (int64_t)q_len * group <= 32;
+}
 
 /* The visible keys of one row when neither q_pos nor a mask is given: an interval [lo, hi). */
 struct pkv__key_range {
@@ -77,13 +146,25 @@ static inline struct pkv__key_range pkv__visible_keys(const struct pkv__attn_cal
     return (struct pkv__key_range){ (int32_t)(lo < 0 ? 0 : lo), (int32_t)(hi < 0 ? 0 : hi) };
 }
 
-/* The shapes that vector decode kernels take: one row, f32/f16/bf16 query, dims of K and V equal, a
- * multiple of 16, at most 256, no q_pos. Groups of any size (a kernel splits them). */
-static inline bool pkv__attn_decode_covers(const struct pkv__attn_call *c, int32_t q_len)
+/* Visibility in full, with q_pos, mask and window: does row i see key j < kv_len? Positions may be
+ * in any order, so this is asked key by key where pkv__rows_are_ranges is false. visible.c. */
+static inline bool pkv__rows_are_ranges(const struct pkv__attn_call *c)
 {
-    return q_len == 1 && !c->batch->q_pos && c->k->dim == c->v->dim && c->k->dim % 16 == 0 &&
-           c->k->dim <= 256;
+    return !c->batch->q_pos && !c->opts->mask;
 }
+/* Bits of keys [j, j + n), n <= 64, that row i sees; right in all cases. */
+uint64_t pkv__visible_bits(const struct pkv__attn_call *c, const struct pkv__attn_unit *u,
+                           int32_t i, int32_t j, int32_t n);
+/* n_j - p_i of the definition, for ALiBi: position of key j minus that of row i. */
+int64_t pkv__key_ahead(const struct pkv__attn_call *c, const struct pkv__attn_unit *u, int32_t i,
+                       int32_t j);
+/* An interval outside of which row i sees nothing: pkv__visible_keys, or all keys if q_pos. */
+struct pkv__key_range pkv__visible_hull(const struct pkv__attn_call *c,
+                                        const struct pkv__attn_unit *u, int32_t i);
+
+/* OR `bit` into the task's report; of several offenders the lowest (seq, idx) is kept. */
+void pkv__note_bad(const struct pkv__attn_call *c, uint32_t bit, int32_t seq, int32_t idx,
+                   int32_t value);
 
 /* A used id that may be dereferenced: outside [0, n_blocks) it is the null block, and reported. */
 static inline int32_t pkv__checked_id(const struct pkv__attn_call *c,
@@ -93,38 +174,46 @@ static inline int32_t pkv__checked_id(const struct pkv__attn_call *c,
     const int32_t id = u->ids[entry];
     const bool range = (uint32_t)id >= (uint32_t)n_blocks;
     if (PKV_UNLIKELY(range || id == 0)) {
-        if (c->bad[0] == 0) {
-            c->bad[1] = (uint32_t)u->seq;
-            c->bad[2] = (uint32_t)entry;
-            c->bad[3] = (uint32_t)id;
-        }
-        c->bad[0] |= range ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK;
+        pkv__note_bad(c, range ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, u->seq, entry, id);
         return 0;
     }
     return id;
 }
 
+/* Scale and zero point of one (block, token, head). */
+static inline float pkv__scale_at(const pkv_scales *s, float absent, int64_t block, int64_t token,
+                                  int64_t head)
+{
+    if (!s->data) return absent;
+    return s->data[block * s->block_stride + token * s->token_stride + head * s->head_stride];
+}
+
 /* The definition of every operation that has levels. */
 void pkv__scalar_attention(const struct pkv__attn_call *call, const struct pkv__attn_unit *unit,
-                           void *workspace);
+                           void *scratch);
+void pkv__scalar_mla(const struct pkv__mla_call *call, const struct pkv__attn_unit *unit,
+                     void *scratch);
 
 /* One init function per level; each is called after the levels below it. */
 void pkv__init_scalar(struct pkv__cpu_kernels *k);
 void pkv__init_avx2(struct pkv__cpu_kernels *k);
 void pkv__init_avx512(struct pkv__cpu_kernels *k);
+void pkv__init_avx512bf16(struct pkv__cpu_kernels *k);
+void pkv__init_amx(struct pkv__cpu_kernels *k);
+void pkv__init_neon(struct pkv__cpu_kernels *k);
 
 /* Fill the table with the best kernels up to `isa`, a level that exists here. */
 void pkv__cpu_kernels_init(struct pkv__cpu_kernels *k, pkv_isa isa);
-/* The kernel for a sequence of q_len rows of a call; its level is written to *isa, and whether it
- * is a decode kernel to *decode, if these are wanted. */
-pkv__attn_fn pkv__attn_choose(const struct pkv__cpu_kernels *k, const struct pkv__attn_call *c,
-                              int32_t q_len, pkv_isa *isa, bool *decode);
-/* "attention_decode_f16_avx2": static, NULL if no such kernel can exist. */
-const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool decode);
+/* The kernel for a sequence of q_len rows of a call; *is_short, if wanted, tells which slot. */
+const struct pkv__attn_kernel *pkv__attn_choose(const struct pkv__cpu_kernels *k,
+                                                const struct pkv__attn_call *c, int32_t q_len,
+                                                bool *is_short);
+/* "attention_short_f16_avx2": static, NULL if no such kernel can exist. */
+const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool is_short, bool int8_qk);
 
-/* Bytes of workspace that any level's attention needs for these dims (one call, one thread).
- * `dim` is the larger of the dims of K and V. A multiple of 64. */
-size_t pkv__attn_workspace_bytes(int32_t n_q_heads, int32_t dim);
+/* Bytes of scratch of one task that any level's attention needs for these dims, a multiple of 64:
+ * the largest of what the kernels need, each of which says so in its own constant or function. */
+size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim);
 
 /* Checks of public arguments, shared by the entries. Each logs what it refuses. */
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t);
@@ -139,11 +228,13 @@ pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, c
 /* Hand the report of one call over to the caller's sticky words (NULL: not wanted). */
 void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
 
-/* A backend is its configuration and its table; read-only after creation. */
+/* A backend is its configuration, its table and its threads; read-only after creation. */
 struct pkv_backend {
     pkv_allocator alloc;
     pkv_logger log;
     struct pkv__cpu_kernels kernels;
+    pkv_isa isa;                  /* level of the table */
+    struct pkv__threads *threads; /* common/threads.h; NULL: everything on the calling thread */
 };
 
 #endif
