@@ -1,6 +1,7 @@
 /* check_kernels: every operation, at every level, on cruel shapes, values and memory.
  * See --help. Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here. */
 #include "check_kernels.h"
+#include "coverage.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -22,7 +23,7 @@ struct tally {
     const char *op;
     pkv_isa isa;
     pkv_dtype dtype;
-    bool typed;
+    enum check_types typed;
     long passed, failed, skipped;
     double ratio;
 };
@@ -34,7 +35,7 @@ struct options {
     int scale; /* times the seeds of each case */
 };
 
-static struct tally tallies[64];
+static struct tally tallies[512];
 static int n_tallies;
 static sigjmp_buf crash_return;
 
@@ -72,7 +73,7 @@ static struct tally *tally_of(const struct check *c)
 {
     for (int i = 0; i < n_tallies; i++)
         if (strcmp(tallies[i].op, c->current->op) == 0 && tallies[i].isa == c->isa &&
-            tallies[i].dtype == c->dtype && tallies[i].typed == c->current->typed)
+            tallies[i].dtype == c->dtype && !tallies[i].typed == !c->current->typed)
             return &tallies[i];
     struct tally *t = &tallies[n_tallies++];
     *t = (struct tally){ c->current->op, c->isa, c->dtype, c->current->typed, 0, 0, 0, 0 };
@@ -152,6 +153,17 @@ static bool wanted(const struct options *o, const char *name)
     return n == 0 || (strncmp(name, o->case_name, n) == 0 && (name[n] == '\0' || name[n] == '.'));
 }
 
+static int first_type(enum check_types typed)
+{
+    return typed == TYPED_CODES ? PKV_E4M3 : PKV_F32;
+}
+
+static int last_type(enum check_types typed)
+{
+    if (typed == UNTYPED) return PKV_F32;
+    return typed == TYPED_FLOATS ? PKV_BF16 : PKV_U4;
+}
+
 /* Calls `each` for every case that is wanted; returns how many. */
 static int for_cases(const struct options *o, struct check *c,
                      void (*each)(struct check *, const struct options *))
@@ -159,7 +171,7 @@ static int for_cases(const struct options *o, struct check *c,
     int n = 0;
     for (size_t list = 0; list < sizeof(all_cases) / sizeof(all_cases[0]); list++)
         for (const struct check_case *k = all_cases[list]; k->op; k++)
-            for (int t = PKV_F32; t <= (k->typed ? PKV_BF16 : PKV_F32); t++) {
+            for (int t = first_type(k->typed); t <= last_type(k->typed); t++) {
                 char name[96];
                 case_name(name, sizeof(name), k, (pkv_dtype)t);
                 if (!wanted(o, name)) continue;
@@ -203,9 +215,11 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
     c->isa = isa;
     const pkv_status status = pkv_backend_create_cpu(&cfg, &c->be);
     if (status == PKV_E_UNSUPPORTED && isa > PKV_ISA_SCALAR) {
-        printf("SKIPPED level %s: this build or this machine (best: %s) lacks it\n",
-               pkv_isa_name(isa), pkv_isa_name(pkv_isa_detect()));
-        return 77;
+        const char *reason = "?";
+        const bool lacks = pkv_isa_check(isa, &reason) == PKV_E_UNSUPPORTED;
+        printf("%s level %s: %s (best: %s)\n", lacks ? "SKIPPED" : "FAILED  refused",
+               pkv_isa_name(isa), reason, pkv_isa_name(pkv_isa_detect()));
+        return lacks ? 77 : 1;
     }
     if (status != PKV_OK) {
         printf("FAILED  no backend at level %s: %s\n", pkv_isa_name(isa), pkv_status_name(status));
@@ -215,9 +229,8 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
     c->n_level_units = 0;
     const int n_run = for_cases(o, c, run_case);
     clock_gettime(CLOCK_MONOTONIC, &t1);
-    printf("level %s: %d cases in %.1f s; %ld sequences through %s decode kernels\n",
-           pkv_isa_name(isa), n_run,
-           (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec),
+    printf("level %s: %d cases in %.1f s; %ld sequences through %s kernels\n", pkv_isa_name(isa),
+           n_run, (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec),
            c->n_level_units, pkv_isa_name(isa));
     pkv_backend_destroy(c->be);
     return 0;
@@ -227,42 +240,45 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
 static int summary(const struct options *o, long skipped)
 {
     long passed = 0, failed = 0;
-    printf("%-14s %-7s %-5s %8s %8s %8s   %s\n", "operation", "level", "dtype", "passed", "failed",
+    printf("%-14s %-10s %-5s %8s %8s %8s   %s\n", "operation", "level", "dtype", "passed", "failed",
            "skipped", "observed / bound");
     for (int i = 0; i < n_tallies; i++) {
         const struct tally *t = &tallies[i];
         passed += t->passed;
         failed += t->failed;
         skipped += t->skipped;
-        printf("%-14s %-7s %-5s %8ld %8ld %8ld   ", t->op, pkv_isa_name(t->isa),
+        printf("%-14s %-10s %-5s %8ld %8ld %8ld   ", t->op, pkv_isa_name(t->isa),
                t->typed ? pkv_dtype_name(t->dtype) : "-", t->passed, t->failed, t->skipped);
         if (t->ratio == 0) printf("exact\n");
         else
             printf("%.3f%s\n", t->ratio,
                    t->ratio < 0.01 && o->seed < 0 && !o->case_name ? "  TOO LOOSE" : "");
     }
+    const bool full = !o->quick && !o->case_name && o->seed < 0;
+    if (o->seed < 0) failed += cover_print(full);
     printf("%ld passed, %ld failed, %ld skipped\n", passed, failed, skipped);
     return failed > 0;
 }
 
 static void usage(FILE *f, const char *program)
 {
-    fprintf(
-        f,
-        "Usage: %s [options]\n"
-        "Tests every kernel against a double-precision reference, on cruel shapes and memory.\n"
-        "  --case NAME     only this case, or all that start with NAME. (see --list)\n"
-        "  --seed S        only this run of each case\n"
-        "  --first-seed S  start at seed S instead of 0\n"
-        "  --times N       N times as many seeds\n"
-        "  --quick         fewer seeds\n"
-        "  --bench         time decode attention, per level, against a read loop\n"
-        "  --list          the cases and their number of seeds\n"
-        "  --verbose       a line per run, and what the library logs\n"
-        "Environment: PKV_ISA=scalar|avx2|avx512 runs exactly that level; unset or best, every\n"
-        "level that is here. The last line is `N passed, N failed, N skipped`.\n"
-        "Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here.\n",
-        program);
+    fprintf(f,
+            "Usage: %s [options]\n"
+            "Tests every kernel against a double-precision reference, on cruel shapes and memory.\n"
+            "  --case NAME     only this case, or all that start with NAME. (see --list)\n"
+            "  --seed S        only this run of each case\n"
+            "  --first-seed S  start at seed S instead of 0\n"
+            "  --times N       N times as many seeds\n"
+            "  --quick         fewer seeds\n"
+            "  --bench         time decode attention, per level, against a read loop\n"
+            "  --list          the cases and their number of seeds\n"
+            "  --verbose       a line per run, and what the library logs\n"
+            "Environment: PKV_ISA=LEVEL (scalar, avx2, avx512, avx512bf16, amx, neon) runs exactly "
+            "that\n"
+            "level; unset or best, every level that is here. The last line is `N passed, N failed, "
+            "N skipped`.\n"
+            "Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here.\n",
+            program);
 }
 
 static bool parse_number(const char *text, int64_t *out)
@@ -311,12 +327,22 @@ static int parse(int argc, char **argv, struct options *o)
     return 2;
 }
 
+/* Those of this architecture; whether build and machine have one is the backend's answer. */
+static const pkv_isa levels[] = {
+    PKV_ISA_SCALAR,
+#ifdef __aarch64__
+    PKV_ISA_NEON,
+#else
+    PKV_ISA_AVX2,   PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_AMX,
+#endif
+};
+
 static int run_levels(struct check *c, const struct options *o, pkv_isa asked)
 {
     int worst = 0, skipped_levels = 0;
-    for (int isa = PKV_ISA_SCALAR; isa <= PKV_ISA_AVX512; isa++) {
-        if (asked != PKV_ISA_BEST && (pkv_isa)isa != asked) continue;
-        const int rc = run_level(c, o, (pkv_isa)isa);
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (asked != PKV_ISA_BEST && levels[i] != asked) continue;
+        const int rc = run_level(c, o, levels[i]);
         skipped_levels += rc == 77;
         if (rc == 1 || (rc == 77 && asked != PKV_ISA_BEST)) worst = rc;
     }
@@ -334,7 +360,7 @@ int main(int argc, char **argv)
     if (rc >= 0) return rc;
     c.verbose = o.verbose;
     if (env && *env && pkv_isa_from_name(env, &asked) != PKV_OK) {
-        fprintf(stderr, "%s: PKV_ISA=%s is no level: scalar, avx2, avx512, best\n", argv[0], env);
+        fprintf(stderr, "%s: PKV_ISA=%s is no level; see --help\n", argv[0], env);
         return 2;
     }
     if (for_cases(&o, &c, o.list ? list_case : pass_case) == 0) {

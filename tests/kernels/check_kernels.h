@@ -10,11 +10,19 @@
 
 struct check;
 
+/* One case per dtype of K and V (attention), of the store, of the states: which of them. */
+enum check_types {
+    UNTYPED,
+    TYPED_FLOATS, /* f32, f16, bf16 */
+    TYPED_STORES, /* and e4m3, e5m2, int8, int4 */
+    TYPED_CODES   /* e4m3, e5m2, int8, int4 */
+};
+
 struct check_case {
     const char *op, *family;
     void (*run)(struct check *c);
     int n_seeds, n_quick;
-    bool typed; /* one case per dtype of K and V (attention), of the store, of the states */
+    enum check_types typed;
 };
 
 struct check {

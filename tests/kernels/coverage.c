@@ -1,0 +1,95 @@
+/* Counts of what was exercised. */
+#include "coverage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_LEVELS = PKV_ISA_NEON + 1 };
+
+struct feature {
+    const char *name;
+    bool expected[PKV_DTYPE_COUNT];
+    long n[MAX_LEVELS][PKV_DTYPE_COUNT];
+};
+
+struct kind {
+    const char *name;
+    int n_features;
+    struct feature features[MAX_FEATURES];
+};
+
+static struct kind kinds[MAX_KINDS];
+static int n_kinds;
+
+static void full_table(const char *what)
+{
+    fprintf(stderr, "coverage.c: no room for '%s'\n", what);
+    exit(2);
+}
+
+static struct feature *find(const char *what, const char *name)
+{
+    struct kind *k = kinds;
+    while (k < kinds + n_kinds && strcmp(k->name, what) != 0) k++;
+    if (k == kinds + n_kinds) {
+        if (n_kinds++ == MAX_KINDS) full_table(what);
+        k->name = what;
+    }
+    struct feature *f = k->features;
+    while (f < k->features + k->n_features && strcmp(f->name, name) != 0) f++;
+    if (f == k->features + k->n_features) {
+        if (k->n_features++ == MAX_FEATURES) full_table(name);
+        f->name = name;
+    }
+    return f;
+}
+
+void cover(const char *what, pkv_isa isa, pkv_dtype dtype, const char *feature)
+{
+    find(what, feature)->n[isa][dtype]++;
+}
+
+void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dtype last)
+{
+    struct feature *f = find(what, feature);
+    for (int t = first; t <= (int)last; t++) f->expected[t] = true;
+}
+
+static bool met(const struct kind *k, int isa, int dtype)
+{
+    for (int i = 0; i < k->n_features; i++)
+        if (k->features[i].n[isa][dtype] > 0) return true;
+    return false;
+}
+
+/* One line per level and dtype: feature and count. */
+static int print_line(const struct kind *k, int isa, int dtype, bool full)
+{
+    int empty = 0, at = printf("%-18s %-10s %-5s", k->name, pkv_isa_name((pkv_isa)isa),
+                               pkv_dtype_name((pkv_dtype)dtype));
+    for (int i = 0; i < k->n_features; i++) {
+        const struct feature *f = &k->features[i];
+        const long n = f->n[isa][dtype];
+        if (n == 0 && !f->expected[dtype]) continue;
+        if (at > 100) at = printf("\n%36s", "") - 1;
+        at += printf(" %s %ld", f->name, n);
+        empty += n == 0;
+    }
+    printf("\n");
+    for (int i = 0; i < k->n_features && full; i++)
+        if (k->features[i].n[isa][dtype] == 0 && k->features[i].expected[dtype])
+            printf("FAILED  %s %s %s was never run with: %s\n", k->name, pkv_isa_name((pkv_isa)isa),
+                   pkv_dtype_name((pkv_dtype)dtype), k->features[i].name);
+    return empty;
+}
+
+int cover_print(bool full)
+{
+    int empty = 0;
+    for (const struct kind *k = kinds; k < kinds + n_kinds; k++)
+        for (int isa = 0; isa < MAX_LEVELS; isa++)
+            for (int t = 0; t < PKV_DTYPE_COUNT; t++)
+                if (met(k, isa, t)) empty += print_line(k, isa, t, full);
+    return full ? empty : 0;
+}

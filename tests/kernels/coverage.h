@@ -1,0 +1,18 @@
+/* What has been exercised: how many units of work of each kind (an operation, or a family of
+ * kernels of it) ran with each feature, per level of the kernel that took it and dtype. A feature
+ * that a full run never met is a failure: a case list that quietly stopped drawing it proves
+ * nothing. */
+#ifndef PKV_COVERAGE_H
+#define PKV_COVERAGE_H
+
+#include "pagedkv/backend.h"
+
+/* One more unit of `what` with `feature`, through a kernel of level `isa`. The strings are static.
+ */
+void cover(const char *what, pkv_isa isa, pkv_dtype dtype, const char *feature);
+/* A full run must meet `feature` with every dtype of first .. last that it meets `what` with. */
+void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dtype last);
+/* Print the table; returns how many expected cells are empty, and names them if `full`. */
+int cover_print(bool full);
+
+#endif
