@@ -76,9 +76,17 @@ static void contiguous_views(struct attn_memory *m, const struct attn_shape *sha
     const int64_t region = cap * shape->h_kv * dim;
     const int64_t tensor = region * (shape->n_seqs + 1);
     const bool identity = layout == LAYOUT_IDENTITY_TABLE;
-    pkv_kv_view view = { NULL,         shape->dtype, shape->n_seqs + identity,
-                         (int32_t)cap, shape->h_kv,  (int32_t)dim,
-                         region,       dim,          cap * dim };
+    pkv_kv_view view = { NULL,
+                         shape->dtype,
+                         shape->n_seqs + identity,
+                         (int32_t)cap,
+                         shape->h_kv,
+                         (int32_t)dim,
+                         region,
+                         dim,
+                         cap * dim,
+                         { NULL, 0, 0, 0 },
+                         { NULL, 0, 0, 0 } };
     if (layout == LAYOUT_CONTIG_NHD) {
         view.token_stride = shape->h_kv * dim;
         view.head_stride = dim;

@@ -32,7 +32,7 @@ static void run_work(const struct engine *e, const pkv_block_work *work)
 {
     pkv_store_info_t at = PKV_STORE_INFO_INIT;
     TRY(pkv_store_info(e->store, &at));
-    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, work->copy, work->n_copy));
+    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, work->copy, work->n_copy, NULL, 0));
 }
 
 /* Compute tokens [first, first + n) of a sequence with room for them; returns the next token. In

@@ -4,40 +4,91 @@
 
 #include <string.h>
 
-static const char *const isa_names[] = { [PKV_ISA_BEST] = "best",
-                                         [PKV_ISA_SCALAR] = "scalar",
-                                         [PKV_ISA_AVX2] = "avx2",
-                                         [PKV_ISA_AVX512] = "avx512" };
+static const struct {
+    const char *name;
+    pkv_isa isa;
+    bool built; /* of BEST: nothing to build */
+} levels[] = {
+    { "best", PKV_ISA_BEST, true },
+    { "scalar", PKV_ISA_SCALAR, true },
+    { "avx2", PKV_ISA_AVX2, PKV_HAVE_AVX2 },
+    { "avx512", PKV_ISA_AVX512, PKV_HAVE_AVX512 },
+    { "avx512bf16", PKV_ISA_AVX512BF16, PKV_HAVE_AVX512BF16 },
+    { "amx", PKV_ISA_AMX, PKV_HAVE_AMX },
+    { "neon", PKV_ISA_NEON, PKV_HAVE_NEON },
+};
+
+static int find_level(pkv_isa isa)
+{
+    for (size_t i = 0; i < PKV_ARRAY_LEN(levels); i++)
+        if (levels[i].isa == isa) return (int)i;
+    return -1;
+}
 
 const char *pkv_isa_name(pkv_isa isa)
 {
-    return (unsigned)isa < PKV_ARRAY_LEN(isa_names) ? isa_names[isa] : "?";
+    const int i = find_level(isa);
+    return i < 0 ? "?" : levels[i].name;
 }
 
 pkv_status pkv_isa_from_name(const char *name, pkv_isa *out)
 {
     if (!name || !out) return PKV_E_INVALID_ARG;
-    for (size_t i = 0; i < PKV_ARRAY_LEN(isa_names); i++) {
-        if (strcmp(name, isa_names[i]) != 0) continue;
-        *out = (pkv_isa)i;
+    for (size_t i = 0; i < PKV_ARRAY_LEN(levels); i++) {
+        if (strcmp(name, levels[i].name) != 0) continue;
+        *out = levels[i].isa;
         return PKV_OK;
     }
     return PKV_E_INVALID_ARG;
 }
 
+static enum pkv__level_state level_state(const struct pkv__cpu_levels *cpu, pkv_isa isa)
+{
+    switch (isa) {
+    case PKV_ISA_AVX2:
+        return cpu->avx2;
+    case PKV_ISA_AVX512:
+        return cpu->avx512;
+    case PKV_ISA_AVX512BF16:
+        return cpu->avx512bf16;
+    case PKV_ISA_AMX:
+        return cpu->amx;
+    case PKV_ISA_NEON:
+        return cpu->neon;
+    case PKV_ISA_BEST:
+    case PKV_ISA_SCALAR:
+        break;
+    }
+    return PKV__LEVEL_PRESENT;
+}
+
 pkv_isa pkv_isa_detect(void)
 {
-    const struct pkv__cpu_features f = pkv__cpu_detect();
-    if (PKV_HAVE_AVX512 && f.avx512) return PKV_ISA_AVX512;
-    if (PKV_HAVE_AVX2 && f.avx2) return PKV_ISA_AVX2;
+    const struct pkv__cpu_levels cpu = pkv__cpu_detect();
+    for (size_t i = PKV_ARRAY_LEN(levels) - 1; i > 0; i--)
+        if (levels[i].built && level_state(&cpu, levels[i].isa) == PKV__LEVEL_PRESENT)
+            return levels[i].isa;
     return PKV_ISA_SCALAR;
 }
 
-/* A build may hold avx512 without avx2: asking for avx2 must then not give scalar silently. */
-static bool level_built(pkv_isa isa)
+pkv_status pkv_isa_check(pkv_isa isa, const char **reason)
 {
-    return isa == PKV_ISA_SCALAR || (isa == PKV_ISA_AVX2 && PKV_HAVE_AVX2) ||
-           (isa == PKV_ISA_AVX512 && PKV_HAVE_AVX512);
+    static const char *const texts[] = {
+        [PKV__LEVEL_NO_CPU] = "not on this CPU",
+        [PKV__LEVEL_NO_OS] = "not enabled by the operating system",
+        [PKV__LEVEL_REFUSED] = "permission refused",
+        [PKV__LEVEL_SLOW] = "present, slower than avx512",
+        [PKV__LEVEL_PRESENT] = "present",
+    };
+    const int i = find_level(isa);
+    const bool built = i >= 0 && levels[i].built;
+    enum pkv__level_state state = PKV__LEVEL_NO_CPU;
+    if (built) {
+        const struct pkv__cpu_levels cpu = pkv__cpu_detect();
+        state = level_state(&cpu, isa);
+    }
+    if (reason) *reason = built ? texts[state] : "not in this build";
+    return built && state >= PKV__LEVEL_SLOW ? PKV_OK : PKV_E_UNSUPPORTED;
 }
 
 pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg, pkv_backend **out)
@@ -47,23 +98,20 @@ pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg, pkv_backend **out)
     const pkv_logger *log = &cfg->log;
     if (!pkv__allocator_valid(&cfg->alloc))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: an allocator needs alloc and free");
-    if ((unsigned)cfg->max_isa > PKV_ISA_AVX512)
+    if (find_level(cfg->max_isa) < 0)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: max_isa %d is no level",
                            (int)cfg->max_isa);
-    const pkv_isa best = pkv_isa_detect();
-    const pkv_isa isa = cfg->max_isa == PKV_ISA_BEST ? best : cfg->max_isa;
-    if (!level_built(isa))
-        return pkv__refuse(log, PKV_E_UNSUPPORTED, "backend: level %s is not in this build",
-                           pkv_isa_name(isa));
-    if (isa > best)
-        return pkv__refuse(log, PKV_E_UNSUPPORTED,
-                           "backend: level %s is in this build, but this machine has only %s",
-                           pkv_isa_name(isa), pkv_isa_name(best));
+    const pkv_isa isa = cfg->max_isa == PKV_ISA_BEST ? pkv_isa_detect() : cfg->max_isa;
+    const char *reason;
+    if (pkv_isa_check(isa, &reason) != PKV_OK)
+        return pkv__refuse(log, PKV_E_UNSUPPORTED, "backend: level %s: %s", pkv_isa_name(isa),
+                           reason);
     pkv_backend *be = pkv__alloc(&cfg->alloc, sizeof(*be), PKV_CACHE_LINE);
     if (!be) return pkv__refuse(log, PKV_E_NO_MEMORY, "backend: no memory for the handle");
     memset(be, 0, sizeof(*be));
     be->alloc = cfg->alloc;
     be->log = cfg->log;
+    be->isa = isa;
     pkv__cpu_kernels_init(&be->kernels, isa);
     *out = be;
     return PKV_OK;
@@ -74,4 +122,9 @@ void pkv_backend_destroy(pkv_backend *be)
     if (!be) return;
     const pkv_allocator alloc = be->alloc;
     pkv__free(&alloc, be, sizeof(*be));
+}
+
+int32_t pkv_backend_threads(const pkv_backend *be)
+{
+    return be ? 1 : 0;
 }

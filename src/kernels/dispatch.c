@@ -16,35 +16,61 @@ void pkv__cpu_kernels_init(struct pkv__cpu_kernels *k, pkv_isa isa)
     if (isa < PKV_ISA_AVX512) return;
     pkv__init_avx512(k);
 #endif
+#if PKV_HAVE_AVX512BF16
+    if (isa < PKV_ISA_AVX512BF16) return;
+    pkv__init_avx512bf16(k);
+#endif
+#if PKV_HAVE_AMX
+    if (isa < PKV_ISA_AMX) return;
+    pkv__init_amx(k);
+#endif
+#if PKV_HAVE_NEON
+    if (isa < PKV_ISA_NEON) return;
+    pkv__init_neon(k);
+#endif
     (void)isa;
 }
 
-pkv__attn_fn pkv__attn_choose(const struct pkv__cpu_kernels *k, const struct pkv__attn_call *c,
-                              int32_t q_len, pkv_isa *isa, bool *decode)
+const struct pkv__attn_kernel *pkv__attn_choose(const struct pkv__cpu_kernels *k,
+                                                const struct pkv__attn_call *c, int32_t q_len,
+                                                bool *is_short)
 {
-    const int place = c->batch->table ? PKV__PAGED : PKV__CONTIGUOUS;
-    const pkv_dtype t = c->k->dtype;
-    const bool covered =
-        k->attn_decode_isa[t] > PKV_ISA_SCALAR && pkv__attn_decode_covers(c, q_len);
-    if (isa) *isa = covered ? k->attn_decode_isa[t] : k->attn_rows_isa[t];
-    if (decode) *decode = covered;
-    return covered ? k->attn_decode[t][place] : k->attn_rows[t][place];
+    const bool s = pkv__attn_is_short(q_len, c->group);
+    if (is_short) *is_short = s;
+    if (s && c->opts->int8_qk && c->k->dtype == PKV_I8 && k->attn_short_int8_qk.fn[PKV__PAGED])
+        return &k->attn_short_int8_qk;
+    return s ? &k->attn_short[c->k->dtype] : &k->attn_rows[c->k->dtype];
 }
 
-const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool decode)
-{
-#define NAMES(kind, t)                                                                             \
+/* Every name that a kernel of attention can have: family, dtype or variant, level. */
+#define ISA_NAMES(stem)                                                                            \
     {                                                                                              \
-        "attention_" kind "_" t "_scalar", "attention_" kind "_" t "_avx2",                        \
-            "attention_" kind "_" t "_avx512"                                                      \
+        stem "_scalar", stem "_avx2", stem "_avx512", stem "_avx512bf16", stem "_amx",             \
+            stem "_neon"                                                                           \
     }
-    static const char *const names[2][PKV_BF16 + 1][3] = {
-        { NAMES("rows", "f32"), NAMES("rows", "f16"), NAMES("rows", "bf16") },
-        { NAMES("decode", "f32"), NAMES("decode", "f16"), NAMES("decode", "bf16") },
+#define DTYPE_NAMES(family)                                                                        \
+    {                                                                                              \
+        ISA_NAMES(family "_f32"), ISA_NAMES(family "_f16"), ISA_NAMES(family "_bf16"),             \
+            ISA_NAMES(family "_e4m3"), ISA_NAMES(family "_e5m2"), ISA_NAMES(family "_int8"),       \
+            ISA_NAMES(family "_int4")                                                              \
+    }
+enum { N_LEVELS = 6 };
+
+static int level_index(pkv_isa isa)
+{
+    if (isa == PKV_ISA_NEON) return N_LEVELS - 1;
+    return isa >= PKV_ISA_SCALAR && isa <= PKV_ISA_AMX ? (int)isa - PKV_ISA_SCALAR : -1;
+}
+
+const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool is_short, bool int8_qk)
+{
+    static const char *const names[2][PKV_DTYPE_COUNT][N_LEVELS] = {
+        DTYPE_NAMES("attention_rows"), DTYPE_NAMES("attention_short")
     };
-#undef NAMES
-    if ((unsigned)dtype > PKV_BF16 || isa < PKV_ISA_SCALAR || isa > PKV_ISA_AVX512) return NULL;
-    return names[decode][dtype][isa - PKV_ISA_SCALAR];
+    static const char *const int8_names[N_LEVELS] = ISA_NAMES("attention_short_int8qk");
+    const int level = level_index(isa);
+    if ((unsigned)dtype >= PKV_DTYPE_COUNT || level < 0) return NULL;
+    return int8_qk ? int8_names[level] : names[is_short][dtype][level];
 }
 
 static void describe(pkv_kernel_desc *out, pkv_op op, pkv_isa isa, pkv_dtype dtype,
@@ -57,26 +83,18 @@ static void describe(pkv_kernel_desc *out, pkv_op op, pkv_isa isa, pkv_dtype dty
     snprintf(out->covers, sizeof(out->covers), "%s", covers);
 }
 
-/* Entry `idx` of the attention kernels, best first; false past the end, *idx then reduced. */
+/* Entry `idx` of the attention kernels; false past the end, *idx then reduced. */
 static bool attention_info(const struct pkv__cpu_kernels *k, int32_t *idx, pkv_kernel_desc *out)
 {
-    for (int t = PKV_F32; t <= PKV_BF16; t++) {
-        const pkv_dtype dtype = (pkv_dtype)t;
-        if (k->attn_decode_isa[t] > PKV_ISA_SCALAR && (*idx)-- == 0) {
-            describe(out, PKV_OP_ATTENTION, k->attn_decode_isa[t], dtype,
-                     pkv__attn_name(dtype, k->attn_decode_isa[t], true),
-                     "q_len 1, no q_pos, dims of K and V equal and a multiple of 16; all options");
+    for (int is_short = 1; is_short >= 0; is_short--)
+        for (int t = PKV_F32; t < PKV_DTYPE_COUNT; t++) {
+            const struct pkv__attn_kernel *kernel = is_short ? &k->attn_short[t] : &k->attn_rows[t];
+            if (!kernel->fn[PKV__PAGED] || (*idx)-- > 0) continue;
+            describe(out, PKV_OP_ATTENTION, kernel->isa, (pkv_dtype)t,
+                     pkv__attn_name((pkv_dtype)t, kernel->isa, is_short, false),
+                     is_short ? "one row, or few; all options" : "any number of rows; all options");
             return true;
         }
-    }
-    for (int t = PKV_F32; t <= PKV_BF16; t++) {
-        const pkv_dtype dtype = (pkv_dtype)t;
-        if ((*idx)-- == 0) {
-            describe(out, PKV_OP_ATTENTION, k->attn_rows_isa[t], dtype,
-                     pkv__attn_name(dtype, k->attn_rows_isa[t], false), "any shape, any option");
-            return true;
-        }
-    }
     return false;
 }
 

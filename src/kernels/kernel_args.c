@@ -167,6 +167,29 @@ pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, c
     return PKV_OK;
 }
 
+/* Sequence, index, value: a total order, so that the tasks of a call may meet in any order. */
+static bool before(const uint32_t a[4], const uint32_t b[4])
+{
+    for (int i = 1; i < 4; i++)
+        if (a[i] != b[i]) return a[i] < b[i];
+    return false;
+}
+
+void pkv__merge_bad(uint32_t into[4], const uint32_t bad[4])
+{
+    if (bad[0] == 0) return;
+    if (into[0] == 0 || before(bad, into))
+        for (int i = 1; i < 4; i++) into[i] = bad[i];
+    into[0] |= bad[0];
+}
+
+void pkv__note_bad(const struct pkv__attn_call *c, uint32_t bit, int32_t seq, int32_t idx,
+                   int32_t value)
+{
+    const uint32_t one[4] = { bit, (uint32_t)seq, (uint32_t)idx, (uint32_t)value };
+    pkv__merge_bad(c->bad, one);
+}
+
 void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4])
 {
     if (!sticky || bad[0] == 0) return;

@@ -80,6 +80,7 @@ struct pkv__attn_kernel {
     pkv__attn_fn fn[PKV__N_PLACES];
     pkv_isa isa; /* level it is written for */
     enum pkv__attn_kind kind;
+    int32_t row_tile; /* whole kernels: rows of a unit, at most; 0: all rows of the sequence */
 };
 
 /* A call of pkv_attn_mla_run: `attn.k` and `attn.v` are the latent, `attn.q` its queries. The unit
@@ -211,6 +212,13 @@ const struct pkv__attn_kernel *pkv__attn_choose(const struct pkv__cpu_kernels *k
 /* "attention_short_f16_avx2": static, NULL if no such kernel can exist. */
 const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool is_short, bool int8_qk);
 
+/* Give the unit of sequence u->seq the rows, keys and ids that exist, and note what is wrong;
+ * called for the sequences in order, *next_row 0 for the first. What is left out here no kernel
+ * sees. */
+void pkv__attn_cut(const struct pkv__attn_call *c, struct pkv__attn_unit *u, int32_t *next_row);
+/* Carry out a validated call. */
+void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void *workspace);
+
 /* Bytes of scratch of one task that any level's attention needs for these dims, a multiple of 64:
  * the largest of what the kernels need, each of which says so in its own constant or function. */
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim);
@@ -225,7 +233,9 @@ pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, c
                                   const pkv_kv_view *v, const pkv_attn_batch *batch,
                                   const pkv_attn_opts *opts);
 
-/* Hand the report of one call over to the caller's sticky words (NULL: not wanted). */
+/* Add one task's report to another's, and the report of one call to the caller's sticky words
+ * (NULL: not wanted). */
+void pkv__merge_bad(uint32_t into[4], const uint32_t bad[4]);
 void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
 
 /* A backend is its configuration, its table and its threads; read-only after creation. */

@@ -1,6 +1,7 @@
 /* Scatter new K and V rows into their slots. The definition; also the only version. */
 #include "common/number_format.h"
 #include "kernels/kernels_internal.h"
+#include "pagedkv/moves.h"
 
 #include <string.h>
 

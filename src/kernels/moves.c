@@ -1,5 +1,6 @@
 /* Moves of whole blocks: the copies and zeroings that the block manager plans. All checks come
  * before the first byte moves. */
+#include "pagedkv/moves.h"
 #include "kernels/kernels_internal.h"
 
 #include <string.h>
@@ -103,9 +104,11 @@ static pkv_status check_copies(const pkv_backend *be, int32_t n_blocks,
 }
 
 pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, size_t block_bytes, int32_t n_blocks,
-                           const pkv_block_copy *copies, int32_t n_copies)
+                           const pkv_block_copy *copies, int32_t n_copies,
+                           const pkv_kv_shape *shapes, int32_t n_shapes)
 {
     if (!be) return PKV_E_INVALID_ARG;
+    if (shapes || n_shapes) return pkv__refuse(&be->log, PKV_E_UNSUPPORTED, "blocks_copy: shapes");
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, copies, n_copies);
     if (status == PKV_OK) status = check_copies(be, n_blocks, copies, n_copies);
     if (status != PKV_OK) return status;

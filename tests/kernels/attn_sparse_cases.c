@@ -32,7 +32,17 @@ static bool place(struct sparse *s, const struct attn_problem *p, int which, int
 {
     const int32_t elem = oracle_bytes(p->kv_dtype), q_elem = oracle_bytes(p->q_dtype);
     const int64_t unit = (int64_t)N_KEYS * HEADS * DIM;
-    s->k = (pkv_kv_view){ NULL, p->kv_dtype, 3, 2, HEADS, DIM, unit, HEADS * DIM, DIM };
+    s->k = (pkv_kv_view){ NULL,
+                          p->kv_dtype,
+                          3,
+                          2,
+                          HEADS,
+                          DIM,
+                          unit,
+                          HEADS * DIM,
+                          DIM,
+                          { NULL, 0, 0, 0 },
+                          { NULL, 0, 0, 0 } };
     if (which == 0) s->k.block_stride = huge;
     if (which == 1) s->k.token_stride = huge;
     if (which == 2) s->k.head_stride = huge;
@@ -107,7 +117,8 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     batch.q_indptr = indptr;
     opts.bad = bad;
     const char *name = pkv_attn_kernel_name(c->be, &s->q, &s->k, &s->v, &batch, &opts, p->q_len[0]);
-    const bool decode[1] = { name && strncmp(name, "attention_decode", 16) == 0 };
+    const bool decode[1] = { name && strncmp(name, "attention_short", 15) == 0 &&
+                             !strstr(name, "_scalar") };
     if (status == PKV_OK)
         status = pkv_attn_run(c->be, &s->q, &s->k, &s->v, &batch, &opts, work.data, bytes, &s->out,
                               &s->lse);

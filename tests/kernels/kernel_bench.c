@@ -50,7 +50,9 @@ static pkv_kv_view view_of(const struct bench *b, unsigned char *data, bool page
                           DIM,
                           2 * tokens * HEADS_KV * DIM,
                           DIM,
-                          2 * tokens * DIM };
+                          2 * tokens * DIM,
+                          { NULL, 0, 0, 0 },
+                          { NULL, 0, 0, 0 } };
 }
 
 static double run_once(struct bench *b, pkv_isa isa, bool paged, const char **name)

@@ -2,6 +2,7 @@
 #include "check_kernels.h"
 #include "hostile_memory.h"
 #include "oracle/oracle_numbers.h"
+#include "pagedkv/moves.h"
 
 #include <limits.h>
 #include <math.h>
@@ -55,8 +56,10 @@ static void draw_store(struct check *c, struct write_setup *s)
 {
     struct rng *r = &c->rng;
     const int32_t elem = oracle_bytes(c->dtype), dim = 8 * rng_int(r, 1, 32);
-    pkv_kv_view k = { NULL, c->dtype, rng_int(r, 2, 9), rng_int(r, 1, 20), rng_int(r, 1, 4), dim, 0,
-                      0,    0 };
+    pkv_kv_view k = {
+        NULL, c->dtype, rng_int(r, 2, 9),  rng_int(r, 1, 20), rng_int(r, 1, 4), dim, 0,
+        0,    0,        { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+    };
     if (rng_chance(r, 50)) { /* [block][head][K,V][token][dim] */
         k.token_stride = dim;
         k.head_stride = (int64_t)2 * k.block_tokens * dim;
@@ -193,7 +196,9 @@ static void far_slot(struct check *c)
     unsigned char *data = sparse_create(bytes);
     _Alignas(16) float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     pkv_tensor3 k = { x, PKV_F32, 1, 8, 1, 8, 8 };
-    pkv_kv_view view = { data, c->dtype, 3, 2, 1, 8, stride, 8, 8 };
+    pkv_kv_view view = {
+        data, c->dtype, 3, 2, 1, 8, stride, 8, 8, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+    };
     const int64_t slot = 2 * 2 + 1;
     pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
     if (!data) {

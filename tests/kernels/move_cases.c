@@ -1,6 +1,7 @@
 /* pkv_blocks_copy and pkv_blocks_zero: the whole pool against an image; refusals move nothing. */
 #include "check_kernels.h"
 #include "hostile_memory.h"
+#include "pagedkv/moves.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static void copies(struct check *c)
         memcpy(p.image.data + (size_t)list[i].dst * p.block_bytes,
                p.image.data + (size_t)list[i].src * p.block_bytes, p.block_bytes);
     const pkv_status status =
-        pkv_blocks_copy(c->be, p.mem.data, p.block_bytes, p.n_blocks, n ? list : NULL, n);
+        pkv_blocks_copy(c->be, p.mem.data, p.block_bytes, p.n_blocks, n ? list : NULL, n, NULL, 0);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     finish(c, &p);
 }
@@ -124,7 +125,8 @@ static void far_blocks(struct check *c)
     data[2099 * block] = 11;
     data[block] = 22;
     data[2097 * block + 5] = 33;
-    CHECK(c, pkv_blocks_copy(c->be, data, block, (int32_t)n_blocks, list, 2) == PKV_OK, "refused");
+    CHECK(c, pkv_blocks_copy(c->be, data, block, (int32_t)n_blocks, list, 2, NULL, 0) == PKV_OK,
+          "refused");
     CHECK(c, data[2098 * block] == 11 && data[2 * block] == 22, "a far block was not copied");
     CHECK(c,
           pkv_blocks_zero(c->be, data, block, (int32_t)n_blocks, (int32_t[]){ 2097 }, 1) == PKV_OK,

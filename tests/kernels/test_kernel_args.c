@@ -1,5 +1,6 @@
 /* Every argument that breaks a contract gives its status, and nothing is written. */
 #include "pagedkv/attention.h"
+#include "pagedkv/moves.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,8 +47,17 @@ static void log_line(void *ctx, pkv_log_level level, const char *text)
 
 static pkv_kv_view view_of(float *data)
 {
-    return (pkv_kv_view){ data,           PKV_F32, BLOCKS, BT, KV_HEADS, DIM, BT * KV_HEADS * DIM,
-                          KV_HEADS * DIM, DIM };
+    return (pkv_kv_view){ data,
+                          PKV_F32,
+                          BLOCKS,
+                          BT,
+                          KV_HEADS,
+                          DIM,
+                          BT * KV_HEADS * DIM,
+                          KV_HEADS * DIM,
+                          DIM,
+                          { NULL, 0, 0, 0 },
+                          { NULL, 0, 0, 0 } };
 }
 
 static void reset(struct args *a)
@@ -250,7 +260,7 @@ static void options(void **state)
     a->opts.window_left = -2, REFUSED(a, PKV_E_INVALID_ARG);
     a->opts.window_right = INT32_MIN, REFUSED(a, PKV_E_INVALID_ARG);
     a->opts.causal = 2, REFUSED(a, PKV_E_INVALID_ARG);
-    a->opts.reserved[6] = 1, REFUSED(a, PKV_E_INVALID_ARG);
+    a->opts.reserved[5] = 1, REFUSED(a, PKV_E_INVALID_ARG);
 }
 
 static void outputs_and_workspace(void **state)
@@ -351,20 +361,21 @@ static void moves(void **state)
     const int32_t id = 1;
     reset(a);
     memset(pool, 0x22, sizeof(pool));
-    assert_int_equal(pkv_blocks_copy(NULL, pool, 8, 4, &copy, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, NULL, 8, 4, &copy, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 0, 4, &copy, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, SIZE_MAX / 2, 4, &copy, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 0, &copy, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, &copy, -1), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(NULL, pool, 8, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, NULL, 8, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 0, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, SIZE_MAX / 2, 4, &copy, 1, NULL, 0),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 0, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 1, NULL, 0), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, &copy, -1, NULL, 0), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_blocks_zero(NULL, pool, 8, 4, &id, 1), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_blocks_zero(a->be, NULL, 8, 4, &id, 1), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 1), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 1, &id, 1), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, &id, -1), PKV_E_INVALID_ARG);
     assert_true(all_bytes(pool, sizeof(pool), 0x22));
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 0), PKV_OK);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 0, NULL, 0), PKV_OK);
     assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 0), PKV_OK);
 }
 
@@ -395,9 +406,10 @@ static void memory_runs_out(void **state)
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_OK);
     for (int i = 0; i < 40; i++) copies[i] = (pkv_block_copy){ 1, 2 + i, 1, 0 };
     pool[1] = 5;
-    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 40), PKV_E_NO_MEMORY);
+    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 40, NULL, 0), PKV_E_NO_MEMORY);
     assert_int_equal(pool[2], 0);
-    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 32), PKV_OK); /* needs none */
+    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 32, NULL, 0),
+                     PKV_OK); /* needs none */
     assert_int_equal(pool[33], 5);
     pkv_backend_destroy(be);
 }
@@ -413,22 +425,22 @@ static void backends(void **state)
     cfg.struct_size = 4;
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_E_ABI);
     cfg = (pkv_cpu_config)PKV_CPU_CONFIG_INIT;
-    cfg.max_isa = (pkv_isa)4;
+    cfg.max_isa = (pkv_isa)6;
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_E_INVALID_ARG);
     cfg.max_isa = PKV_ISA_BEST;
     cfg.alloc.alloc = no_memory;
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_E_INVALID_ARG);
     assert_null(be);
     pkv_backend_destroy(NULL);
-    for (int i = PKV_ISA_BEST; i <= PKV_ISA_AVX512; i++) {
+    for (int i = PKV_ISA_BEST; i <= PKV_ISA_AMX; i++) {
         assert_int_equal(pkv_isa_from_name(pkv_isa_name((pkv_isa)i), &isa), PKV_OK);
         assert_int_equal(isa, i);
     }
     assert_string_equal(pkv_isa_name((pkv_isa)99), "?");
     assert_int_equal(pkv_isa_from_name("AVX2", &isa), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_isa_from_name(NULL, &isa), PKV_E_INVALID_ARG);
-    assert_int_equal(isa, PKV_ISA_AVX512);
-    assert_true(pkv_isa_detect() >= PKV_ISA_SCALAR && pkv_isa_detect() <= PKV_ISA_AVX512);
+    assert_int_equal(isa, PKV_ISA_AMX);
+    assert_int_equal(pkv_isa_check(pkv_isa_detect(), NULL), PKV_OK);
 }
 
 /* The list holds every kernel once, best first within an operation. */

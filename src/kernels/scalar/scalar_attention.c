@@ -146,7 +146,7 @@ void pkv__scalar_attention(const struct pkv__attn_call *c, const struct pkv__att
 {
     struct row_state s = place_state(c, workspace);
     const int32_t bt = c->k->block_tokens;
-    for (int32_t i = 0; i < u->q_len; i++) {
+    for (int32_t i = u->row_lo; i < u->row_hi; i++) {
         /* Given positions need not be in order, so that visibility is asked key by key. */
         const struct pkv__key_range all = { 0, u->kv_len };
         const struct pkv__key_range range = c->batch->q_pos ? all : pkv__visible_keys(c, u, i);

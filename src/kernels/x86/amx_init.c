@@ -1,0 +1,7 @@
+/* The AMX level: what its operations offer. */
+#include "kernels/x86/x86_levels.h"
+
+void pkv__init_amx(struct pkv__cpu_kernels *k)
+{
+    (void)k;
+}

@@ -1,0 +1,7 @@
+/* The AVX2 level: what its operations offer. */
+#include "kernels/x86/x86_levels.h"
+
+void pkv__init_avx2(struct pkv__cpu_kernels *k)
+{
+    (void)k;
+}

@@ -1,0 +1,7 @@
+/* The AVX-512-BF16 level: what its operations offer. */
+#include "kernels/x86/x86_levels.h"
+
+void pkv__init_avx512bf16(struct pkv__cpu_kernels *k)
+{
+    (void)k;
+}
