@@ -1,5 +1,6 @@
 /* The public entry of attention: validate once, resolve defaults. attn_work.c does the rest. */
 #include "kernels/kernels_internal.h"
+#include "kernels/vector/tile.h"
 
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim)
 {
@@ -8,7 +9,9 @@ size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_
     enum { STATE_FLOATS = 64 };
     (void)n_kv_heads;
     const size_t floats = (size_t)n_q_heads * ((size_t)k_dim + (size_t)v_dim + STATE_FLOATS);
-    return pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
+    const size_t scalar = pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
+    const size_t tile = pkv__tile_scratch_bytes(k_dim, v_dim);
+    return scalar > tile ? scalar : tile;
 }
 
 pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,

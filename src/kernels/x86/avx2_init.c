@@ -3,5 +3,5 @@
 
 void pkv__init_avx2(struct pkv__cpu_kernels *k)
 {
-    (void)k;
+    pkv__avx2_register_rows(k);
 }

@@ -1,0 +1,32 @@
+/* Rows kernels of the avx512 level: kernels/vector/tile.inc in float32. */
+#include "kernels/x86/avx512_vec.h"
+
+#include "common/number_format.h"
+#include "kernels/vector/tile.h"
+#include "kernels/x86/avx512_transpose.h"
+#include "kernels/x86/x86_levels.h"
+
+enum {
+    TILE_VECTORS = 3,
+    TILE_LANES = TILE_VECTORS * LANES,
+    TILE_QUERIES = 4 * TILE_LANES,
+    TILE_REGISTER_ROWS = 8, /* times 3 vectors: 24 of 32 registers */
+    TILE_STEP = TILE_REGISTER_ROWS
+};
+
+#include "kernels/vector/tile.inc"
+#include "kernels/vector/tile_f32.inc"
+
+void pkv__avx512_rows_attention(const struct pkv__attn_call *call,
+                                const struct pkv__attn_unit *unit, void *scratch)
+{
+    tile_attention(call, unit, scratch);
+}
+
+void pkv__avx512_register_rows(struct pkv__cpu_kernels *k)
+{
+    for (int t = PKV_F32; t <= PKV_BF16; t++)
+        k->attn_rows[t] = (struct pkv__attn_kernel){ .fn = { tile_attention, tile_attention },
+                                                     .isa = PKV_ISA_AVX512,
+                                                     .kind = PKV__WHOLE };
+}
