@@ -27,7 +27,7 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
         return pkv__refuse(&be->log, PKV_E_UNSUPPORTED,
                            "workspace: dims %d and %d are not multiples of 8 up to %d", k_dim,
                            v_dim, PKV__MAX_DIM);
-    *workspace_bytes = pkv__attn_scratch_bytes(n_q_heads, n_kv_heads, k_dim, v_dim);
+    *workspace_bytes = pkv__attn_work_bytes(be, n_q_heads, n_kv_heads, k_dim, v_dim);
     return PKV_OK;
 }
 

@@ -1,82 +1,214 @@
-/* Cut a call into units and give each to a kernel.
+/* Carry out a call of attention: share its items among tasks, fold states, finish rows.
  *
- * Lengths and tables are data from outside. Here every sequence gets the part of its row of ids and
- * of its rows of q that really exists; kernels then check single ids as they use them. */
-#include "kernels/kernels_internal.h"
+ *   items    s0 s0 s0 s0 | s1 s1 s1 s2 s2 | s2 s2 s3 s4 ...      pieces of equal cost
+ *
+ * Tasks take pieces in order, each the next one that nobody has. A span that lies in one piece is
+ * folded as it goes, in two states of the task. One that borders cut, as s2 here, is put together
+ * at the end: the piece where it begins leaves what it has folded, the pieces behind leave every
+ * state for itself, in slots that follow each other, and a second pass folds them in order. The
+ * order of folding is thus the same however the list is cut, and so is every bit.
+ *
+ *   workspace   pieces | reports of tasks | per task: two states, scratch | slots
+ *
+ * The slots are few, so that the workspace does not grow with the batch: where they do not suffice,
+ * a border moves on to where they do. Equal shares of a flat list: arXiv 2405.10480. */
+#include "kernels/attn_fold.h"
+#include "kernels/attn_pieces.h"
 
-/* Rows of q. `*next_row` is the first row that no earlier sequence has: were a sequence to start
- * below it, it would overwrite rows of a sequence that is right. */
-static void cut_rows(const struct pkv__attn_call *c, struct pkv__attn_unit *u, int32_t *next_row)
+#include <stdatomic.h>
+#include <string.h>
+
+/* Slots for this many states of one row of all heads: a cut through 256 Ki keys of one sequence. */
+enum { SLOT_STATES = 256 };
+
+struct layout {
+    size_t reports, tasks, slots, total; /* offsets; the pieces are at 0 */
+    size_t task_bytes, state_bytes, slots_floats;
+};
+
+static struct layout lay_out(int32_t n_tasks, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim,
+                             int32_t v_dim)
 {
-    const int32_t *indptr = c->batch->q_indptr;
-    u->row0 = indptr ? indptr[u->seq] : u->seq;
-    u->q_len = 1;
-    if (!indptr) return;
-    const int32_t end = indptr[u->seq + 1];
-    if (u->row0 < *next_row || end < u->row0 || end > c->q->n_rows) {
-        pkv__note_bad(c, PKV_BAD_Q_INDPTR, u->seq, u->seq + 1, end);
-        u->row0 = 0;
-        u->q_len = 0;
+    struct layout l = { 0 };
+    const size_t n = (size_t)n_tasks;
+    const int32_t states = pkv__attn_unit_states(n_q_heads, n_kv_heads);
+    l.state_bytes = pkv__state_floats(states, v_dim) * sizeof(float);
+    l.task_bytes = 2 * l.state_bytes + pkv__attn_scratch_bytes(n_q_heads, n_kv_heads, k_dim, v_dim);
+    if (n > 1) l.slots_floats = SLOT_STATES * pkv__state_floats(n_q_heads, v_dim);
+    l.reports =
+        pkv__align_up(n * PKV__PIECES_PER_TASK * sizeof(struct pkv__attn_piece), PKV_CACHE_LINE);
+    l.tasks = l.reports + n * PKV_CACHE_LINE;
+    l.slots = l.tasks + n * l.task_bytes;
+    l.total = l.slots + l.slots_floats * sizeof(float);
+    return l;
+}
+
+size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
+                            int32_t k_dim, int32_t v_dim)
+{
+    return lay_out(be->n_tasks, n_q_heads, n_kv_heads, k_dim, v_dim).total;
+}
+
+/* One call, shared by its tasks. */
+struct work {
+    const pkv_backend *be;
+    const struct pkv__attn_call *call;
+    char *workspace;
+    struct layout at;
+    int32_t n_tasks, n_pieces, head_groups;
+    const struct pkv__attn_piece *pieces;
+    float *slots;
+    atomic_int next; /* piece that nobody has */
+};
+
+/* One task. Its walk goes over a call of its own, because of the report. */
+struct task {
+    const struct work *work;
+    struct pkv__attn_call call;
+    struct pkv__attn_walk walk;
+    float *folded, *chunk; /* two states */
+    void *scratch;
+};
+
+static void begin_task(struct task *t, const struct work *work, int32_t i)
+{
+    char *own = work->workspace + work->at.tasks + (size_t)i * work->at.task_bytes;
+    t->work = work;
+    t->call = *work->call;
+    t->call.bad = (uint32_t *)(work->workspace + work->at.reports + (size_t)i * PKV_CACHE_LINE);
+    t->walk = (struct pkv__attn_walk){ .call = &t->call,
+                                       .kernels = &work->be->kernels,
+                                       .head_groups = work->head_groups };
+    t->folded = (float *)own;
+    t->chunk = (float *)(own + work->at.state_bytes);
+    t->scratch = own + 2 * work->at.state_bytes;
+}
+
+static struct pkv__attn_state state_at(const struct task *t, float *floats)
+{
+    return pkv__state_at(floats, pkv__attn_walk_states(&t->walk), t->call.v->dim);
+}
+static size_t state_floats(const struct task *t)
+{
+    return pkv__state_floats(pkv__attn_walk_states(&t->walk), t->call.v->dim);
+}
+
+static void call_kernel(struct task *t)
+{
+    const enum pkv__attn_place place = t->call.batch->table ? PKV__PAGED : PKV__CONTIGUOUS;
+    t->walk.kernel->fn[place](&t->call, &t->walk.unit, t->scratch);
+}
+
+/* The state of the current chunk. */
+static void run_chunk(struct task *t, float *floats)
+{
+    struct pkv__attn_unit *u = &t->walk.unit;
+    u->state = state_at(t, floats);
+    if (u->key_lo < u->key_hi) {
+        call_kernel(t);
         return;
     }
-    u->q_len = end - u->row0;
-    *next_row = end;
+    const int32_t n = pkv__attn_walk_states(&t->walk); /* no row sees a key */
+    memset(floats, 0, state_floats(t) * sizeof *floats);
+    for (int32_t s = 0; s < n; s++) u->state.m[s] = -INFINITY;
 }
 
-/* Number of ids in the sequence's row of the table, and where the row starts. */
-static int64_t cut_ids(const struct pkv__attn_call *c, struct pkv__attn_unit *u)
+/* The current chunk of a span that is folded as it goes. */
+static void fold_chunk(struct task *t)
 {
-    const pkv_attn_batch *b = c->batch;
-    if (!b->table_indptr) {
-        u->ids = b->table + u->seq * b->table_stride;
-        return b->table_stride;
+    const struct pkv__attn_walk *w = &t->walk;
+    const struct pkv__attn_state folded = state_at(t, t->folded);
+    const int32_t n = pkv__attn_walk_states(w);
+    run_chunk(t, w->at.part == 0 ? t->folded : t->chunk);
+    if (w->at.part > 0) pkv__state_fold(&folded, &w->unit.state, 0, n, t->call.v->dim);
+    if (w->at.part == w->n_parts - 1)
+        pkv__state_finish(w->kernels, &t->call, &w->unit, &folded, 0, n);
+}
+
+static void run_piece(struct task *t, int32_t p)
+{
+    const struct work *work = t->work;
+    const struct pkv__attn_piece *piece = &work->pieces[p];
+    struct pkv__attn_walk *w = &t->walk;
+    float *slot = piece->cut ? work->slots + piece->slot : NULL; /* NULL: folded as it goes */
+    pkv__attn_walk_to(w, piece->first);
+    for (int64_t i = 0; i < piece->n_items && !pkv__attn_walk_done(w); i++) {
+        if (!pkv__attn_walk_folds(w)) {
+            call_kernel(t);
+        } else if (!slot) {
+            fold_chunk(t);
+        } else {
+            run_chunk(t, slot);
+            slot = w->at.part < w->n_parts - 1 ? slot + state_floats(t) : NULL;
+        }
+        pkv__attn_walk_next(w);
     }
-    const int64_t start = b->table_indptr[u->seq];
-    int64_t end = b->table_indptr[u->seq + 1];
-    u->ids = b->table;
-    if (end > b->table_stride) end = b->table_stride;
-    if (start < 0 || end <= start) return 0;
-    u->ids += start;
-    return end - start;
+    if (p + 1 == work->n_pieces || !work->pieces[p + 1].opens) return;
+    float *left = work->slots + work->pieces[p + 1].slot - state_floats(t);
+    memcpy(left, t->folded, state_floats(t) * sizeof *left);
 }
 
-/* Keys that exist. */
-static void cut_keys(const struct pkv__attn_call *c, struct pkv__attn_unit *u)
+static void run_pieces(void *ctx, int32_t i)
 {
-    const int32_t asked = c->batch->kv_len[u->seq], bt = c->k->block_tokens;
-    u->ids = NULL;
-    u->kv_len = pkv__max_i32(asked, 0);
-    if (asked < 0) pkv__note_bad(c, PKV_BAD_LENGTH, u->seq, u->seq, asked);
-    if (!c->batch->table) {
-        if (u->kv_len <= bt) return;
-        pkv__note_bad(c, PKV_BAD_LENGTH, u->seq, u->seq, asked);
-        u->kv_len = bt;
-        return;
+    struct work *work = ctx;
+    struct task t;
+    begin_task(&t, work, i);
+    for (;;) {
+        const int32_t p = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed);
+        if (p >= work->n_pieces) return;
+        run_piece(&t, p);
     }
-    const int64_t n_ids = cut_ids(c, u);
-    if (n_ids >= pkv__ceil_div_i32(u->kv_len, bt)) return;
-    pkv__note_bad(c, PKV_BAD_SHORT_ROW, u->seq, (int32_t)n_ids, asked);
-    u->kv_len = (int32_t)(n_ids * bt); /* less than kv_len, so it fits */
 }
 
-void pkv__attn_cut(const struct pkv__attn_call *c, struct pkv__attn_unit *u, int32_t *next_row)
+/* Put the spans together that borders have cut: task i does its share of the states of each. */
+static void join_spans(void *ctx, int32_t i)
 {
-    cut_rows(c, u, next_row);
-    cut_keys(c, u);
-    u->pos0 = c->batch->kv_pos0 ? c->batch->kv_pos0[u->seq] : 0;
+    const struct work *work = ctx;
+    struct task t;
+    begin_task(&t, work, i);
+    for (int32_t p = 1; p < work->n_pieces; p++) {
+        if (!work->pieces[p].opens) continue;
+        struct pkv__attn_walk *w = &t.walk;
+        pkv__attn_walk_to(w, work->pieces[p].first);
+        const int64_t n = pkv__attn_walk_states(w);
+        const int32_t lo = (int32_t)(n * i / work->n_tasks);
+        const int32_t hi = (int32_t)(n * (i + 1) / work->n_tasks);
+        float *slot = work->slots + work->pieces[p].slot;
+        const struct pkv__attn_state folded = state_at(&t, slot - state_floats(&t));
+        for (int32_t part = w->at.part; part < w->n_parts; part++, slot += state_floats(&t)) {
+            const struct pkv__attn_state chunk = state_at(&t, slot);
+            pkv__state_fold(&folded, &chunk, lo, hi, t.call.v->dim);
+        }
+        pkv__state_finish(w->kernels, &t.call, &w->unit, &folded, lo, hi);
+    }
+}
+
+static bool any_cut(const struct work *work)
+{
+    for (int32_t p = 1; p < work->n_pieces; p++)
+        if (work->pieces[p].cut) return true;
+    return false;
+}
+
+static void run_tasks(struct work *work, void (*task)(void *ctx, int32_t i))
+{
+    for (int32_t i = 0; i < work->n_tasks; i++) task(work, i);
 }
 
 void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void *workspace)
 {
-    int32_t next_row = 0;
-    for (int32_t b = 0; b < c->batch->n_seqs; b++) {
-        struct pkv__attn_unit u = { .seq = b, .n_kv_heads = 1 };
-        pkv__attn_cut(c, &u, &next_row);
-        if (u.q_len == 0) continue;
-        const struct pkv__attn_kernel *kernel = pkv__attn_choose(&be->kernels, c, u.q_len, NULL);
-        u.row_hi = u.q_len;
-        u.key_hi = u.kv_len;
-        for (u.kv_head = 0; u.kv_head < c->k->n_heads; u.kv_head++)
-            kernel->fn[c->batch->table ? PKV__PAGED : PKV__CONTIGUOUS](c, &u, workspace);
-    }
+    struct work work = { .be = be, .call = c, .workspace = workspace, .n_tasks = be->n_tasks };
+    struct pkv__attn_walk walk = { .call = c, .kernels = &be->kernels };
+    work.at = lay_out(be->n_tasks, c->q->n_heads, c->k->n_heads, c->k->dim, c->v->dim);
+    work.slots = (float *)(work.workspace + work.at.slots);
+    memset(work.workspace + work.at.reports, 0, (size_t)be->n_tasks * PKV_CACHE_LINE);
+    work.n_pieces = pkv__attn_cut_pieces(&walk, be->n_tasks, work.at.slots_floats, workspace);
+    work.pieces = workspace;
+    work.head_groups = walk.head_groups;
+    atomic_init(&work.next, 0);
+    run_tasks(&work, run_pieces);
+    if (any_cut(&work)) run_tasks(&work, join_spans);
+    for (int32_t i = 0; i < be->n_tasks; i++)
+        pkv__merge_bad(c->bad,
+                       (uint32_t *)(work.workspace + work.at.reports + (size_t)i * PKV_CACHE_LINE));
 }

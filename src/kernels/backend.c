@@ -112,6 +112,7 @@ pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg, pkv_backend **out)
     be->alloc = cfg->alloc;
     be->log = cfg->log;
     be->isa = isa;
+    be->n_tasks = 1;
     pkv__cpu_kernels_init(&be->kernels, isa);
     *out = be;
     return PKV_OK;
@@ -126,5 +127,5 @@ void pkv_backend_destroy(pkv_backend *be)
 
 int32_t pkv_backend_threads(const pkv_backend *be)
 {
-    return be ? 1 : 0;
+    return be ? be->n_tasks : 0;
 }

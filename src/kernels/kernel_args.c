@@ -1,5 +1,6 @@
 /* Checks of public arguments. Everything behind them relies on what is checked here. */
 #include "common/number_format.h"
+#include "kernels/attn_cut.h"
 #include "kernels/kernels_internal.h"
 
 #define ROW_ALIGN 16 /* bytes; every row of a tensor or view starts on it */
@@ -109,8 +110,8 @@ pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_r
     return PKV_OK;
 }
 
-static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
-                              int32_t n_blocks)
+pkv_status pkv__check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
+                            int32_t n_blocks)
 {
     if (!b) return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: null");
     if (b->struct_size != sizeof(*b))
@@ -130,7 +131,7 @@ static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, in
     return PKV_OK;
 }
 
-static pkv_status check_opts(const pkv_logger *log, const pkv_attn_opts *o)
+pkv_status pkv__check_opts(const pkv_logger *log, const pkv_attn_opts *o)
 {
     if (!o) return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: null");
     if (o->struct_size != sizeof(*o))
@@ -153,8 +154,8 @@ pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, c
 {
     pkv_status status = pkv__check_tensor(log, "q", q);
     if (status == PKV_OK) status = pkv__check_view_pair(log, k, v);
-    if (status == PKV_OK) status = check_batch(log, batch, q->n_rows, k->n_blocks);
-    if (status == PKV_OK) status = check_opts(log, opts);
+    if (status == PKV_OK) status = pkv__check_batch(log, batch, q->n_rows, k->n_blocks);
+    if (status == PKV_OK) status = pkv__check_opts(log, opts);
     if (status != PKV_OK) return status;
     if (q->n_rows > INT32_MAX)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "q: more than 2^31 - 1 rows");

@@ -80,7 +80,7 @@ struct pkv__attn_kernel {
     pkv__attn_fn fn[PKV__N_PLACES];
     pkv_isa isa; /* level it is written for */
     enum pkv__attn_kind kind;
-    int32_t row_tile; /* whole kernels: rows of a unit, at most; 0: all rows of the sequence */
+    int32_t unit_queries; /* whole kernels: rows x group that suit a unit best; 0: any number */
 };
 
 /* A call of pkv_attn_mla_run: `attn.k` and `attn.v` are the latent, `attn.q` its queries. The unit
@@ -212,12 +212,10 @@ const struct pkv__attn_kernel *pkv__attn_choose(const struct pkv__cpu_kernels *k
 /* "attention_short_f16_avx2": static, NULL if no such kernel can exist. */
 const char *pkv__attn_name(pkv_dtype dtype, pkv_isa isa, bool is_short, bool int8_qk);
 
-/* Give the unit of sequence u->seq the rows, keys and ids that exist, and note what is wrong;
- * called for the sequences in order, *next_row 0 for the first. What is left out here no kernel
- * sees. */
-void pkv__attn_cut(const struct pkv__attn_call *c, struct pkv__attn_unit *u, int32_t *next_row);
-/* Carry out a validated call. */
+/* Carry out a validated call: attn_work.c. */
 void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void *workspace);
+size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
+                            int32_t k_dim, int32_t v_dim);
 
 /* Bytes of scratch of one task that any level's attention needs for these dims, a multiple of 64:
  * the largest of what the kernels need, each of which says so in its own constant or function. */
@@ -244,6 +242,7 @@ struct pkv_backend {
     pkv_logger log;
     struct pkv__cpu_kernels kernels;
     pkv_isa isa;                  /* level of the table */
+    int32_t n_tasks;              /* that operations are cut into, >= 1 */
     struct pkv__threads *threads; /* common/threads.h; NULL: everything on the calling thread */
 };
 

@@ -25,7 +25,7 @@ ROW_FUNCTIONS(bf16, PKV_BF16)
 void pkv__init_scalar(struct pkv__cpu_kernels *k)
 {
     const struct pkv__attn_kernel whole = {
-        { pkv__scalar_attention, pkv__scalar_attention }, PKV_ISA_SCALAR, PKV__WHOLE, 16
+        { pkv__scalar_attention, pkv__scalar_attention }, PKV_ISA_SCALAR, PKV__WHOLE, 0
     };
     memset(k, 0, sizeof *k);
     for (int t = PKV_F32; t <= PKV_BF16; t++) k->attn_short[t] = k->attn_rows[t] = whole;

@@ -1,0 +1,95 @@
+/* Where the borders between pieces lie. Two walks over the list: one to know how much there is, one
+ * to place the borders. */
+#include "kernels/attn_pieces.h"
+#include "kernels/attn_fold.h"
+
+struct sum {
+    uint64_t cost;
+    int64_t n_items;
+};
+
+static struct sum sum_up(struct pkv__attn_walk *w)
+{
+    struct sum s = { 0, 0 };
+    pkv__attn_walk_to(w, (struct pkv__attn_mark){ 0 });
+    for (; !pkv__attn_walk_done(w); pkv__attn_walk_next(w)) {
+        s.cost += pkv__attn_walk_cost(w);
+        s.n_items++;
+    }
+    return s;
+}
+
+/* Floats of one state of the current span. */
+static size_t slot_floats(const struct pkv__attn_walk *w)
+{
+    return pkv__state_floats(pkv__attn_walk_states(w), w->call->v->dim);
+}
+
+struct cutter {
+    struct pkv__attn_piece *pieces;
+    int32_t n; /* pieces that have begun */
+    size_t slots_left, slots_used;
+    struct pkv__attn_mark span; /* the last span that was cut, its part 0 */
+    size_t span_slot;           /* where its states begin */
+};
+
+static bool same_span(const struct pkv__attn_mark *a, const struct pkv__attn_mark *b)
+{
+    return a->seq == b->seq && a->kv_head == b->kv_head;
+}
+
+/* Can a piece begin here? A span that is cut for the first time needs a slot for what lies before
+ * and one for every item behind. */
+static bool begin_piece(struct cutter *c, const struct pkv__attn_walk *w)
+{
+    struct pkv__attn_piece p = { .first = w->at };
+    const bool again = c->n > 1 && c->pieces[c->n - 1].cut && same_span(&c->span, &w->at);
+    p.cut = pkv__attn_walk_folds(w) && w->at.part > 0;
+    p.opens = p.cut && !again;
+    if (p.opens) {
+        const size_t need = (size_t)(w->n_parts - w->at.part + 1) * slot_floats(w);
+        if (need > c->slots_left) return false;
+        c->slots_left -= need;
+        c->span = w->at;
+        c->span_slot = c->slots_used + slot_floats(w);
+        c->slots_used += need;
+    }
+    if (p.cut) p.slot = c->span_slot + (size_t)(w->at.part - c->span.part) * slot_floats(w);
+    c->pieces[c->n++] = p;
+    return true;
+}
+
+static void place_borders(struct cutter *c, struct pkv__attn_walk *w, int32_t n_pieces,
+                          uint64_t cost)
+{
+    uint64_t piece = 0; /* cost of the current piece */
+    pkv__attn_walk_to(w, (struct pkv__attn_mark){ 0 });
+    for (; !pkv__attn_walk_done(w); pkv__attn_walk_next(w)) {
+        const uint64_t one = pkv__attn_walk_cost(w);
+        const uint64_t left = (uint64_t)(n_pieces - c->n + 1); /* the current one included */
+        /* Full if the share's end lies before the middle of this item. */
+        const bool full = left > 1 && piece > 0 && piece + one / 2 >= (piece + cost) / left;
+        if (c->n == 0 || full) {
+            if (begin_piece(c, w)) piece = 0;
+        }
+        c->pieces[c->n - 1].n_items++;
+        piece += one;
+        cost -= one;
+    }
+}
+
+int32_t pkv__attn_cut_pieces(struct pkv__attn_walk *w, int32_t n_tasks, size_t slots_floats,
+                             struct pkv__attn_piece *pieces)
+{
+    w->head_groups = 1;
+    pieces[0] = (struct pkv__attn_piece){ .n_items = INT64_MAX };
+    if (n_tasks == 1) return 1;
+    const struct sum all = sum_up(w);
+    const int64_t wanted = (int64_t)PKV__ITEMS_PER_TASK * n_tasks;
+    if (all.n_items == 0) return 1;
+    if (all.n_items < wanted) /* more spans of fewer heads; a cost is a sum over heads */
+        w->head_groups = (int32_t)(wanted / all.n_items) + 1;
+    struct cutter c = { .pieces = pieces, .slots_left = slots_floats };
+    place_borders(&c, w, n_tasks * PKV__PIECES_PER_TASK, all.cost);
+    return c.n;
+}
