@@ -1,0 +1,7 @@
+/* The avx512 level's loads, with its flags; runs only where the CPU has them. */
+#include "kernels/x86/avx512_formats.h"
+
+#include "kernels/formats_probe.inc"
+
+const struct formats formats_avx512 = { "avx512",    LANES,        probe_line_codes,  probe_line,
+                                        probe_codes, probe_values, probe_has_nan_code };
