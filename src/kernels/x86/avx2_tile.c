@@ -37,8 +37,9 @@ PKV_TEMPLATE void v_transpose(vec *x)
     }
 }
 
-#include "kernels/vector/tile.inc"
 #include "kernels/vector/tile_f32.inc"
+
+#include "kernels/vector/tile.inc" /* uses the former */
 
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k)
 {

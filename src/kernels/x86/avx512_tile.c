@@ -14,8 +14,9 @@ enum {
     TILE_STEP = TILE_REGISTER_ROWS
 };
 
-#include "kernels/vector/tile.inc"
 #include "kernels/vector/tile_f32.inc"
+
+#include "kernels/vector/tile.inc" /* uses the former */
 
 void pkv__avx512_rows_attention(const struct pkv__attn_call *call,
                                 const struct pkv__attn_unit *unit, void *scratch)
