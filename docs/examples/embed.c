@@ -41,7 +41,7 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
 {
     static _Alignas(64) float q[N_PROMPT * Q_HEADS * DIM], out[N_PROMPT * Q_HEADS * DIM];
     static _Alignas(64) float k[N_PROMPT * KV_HEADS * DIM], v[N_PROMPT * KV_HEADS * DIM];
-    static _Alignas(64) char workspace[1 << 14]; /* pkv_attn_workspace says how much is needed */
+    static _Alignas(64) char workspace[1 << 20]; /* pkv_attn_workspace says how much is needed */
     const int32_t *row, kv_len = first + n, q_indptr[2] = { 0, n };
     int32_t row_len;
     pkv_kv_view k_view, v_view;

@@ -12,6 +12,7 @@
  *
  * The slots are few, so that the workspace does not grow with the batch: where they do not suffice,
  * a border moves on to where they do. Equal shares of a flat list: arXiv 2405.10480. */
+#include "common/threads.h"
 #include "kernels/attn_fold.h"
 #include "kernels/attn_pieces.h"
 
@@ -190,11 +191,6 @@ static bool any_cut(const struct work *work)
     return false;
 }
 
-static void run_tasks(struct work *work, void (*task)(void *ctx, int32_t i))
-{
-    for (int32_t i = 0; i < work->n_tasks; i++) task(work, i);
-}
-
 void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void *workspace)
 {
     struct work work = { .be = be, .call = c, .workspace = workspace, .n_tasks = be->n_tasks };
@@ -206,8 +202,8 @@ void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void 
     work.pieces = workspace;
     work.head_groups = walk.head_groups;
     atomic_init(&work.next, 0);
-    run_tasks(&work, run_pieces);
-    if (any_cut(&work)) run_tasks(&work, join_spans);
+    pkv__parallel(be->threads, work.n_tasks, run_pieces, &work);
+    if (any_cut(&work)) pkv__parallel(be->threads, work.n_tasks, join_spans, &work);
     for (int32_t i = 0; i < be->n_tasks; i++)
         pkv__merge_bad(c->bad,
                        (uint32_t *)(work.workspace + work.at.reports + (size_t)i * PKV_CACHE_LINE));

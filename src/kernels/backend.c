@@ -1,5 +1,6 @@
 /* Backends: made once, read-only afterwards. */
 #include "common/cpu_detect.h"
+#include "common/threads.h"
 #include "kernels/kernels_internal.h"
 
 #include <string.h>
@@ -91,29 +92,47 @@ pkv_status pkv_isa_check(pkv_isa isa, const char **reason)
     return built && state >= PKV__LEVEL_SLOW ? PKV_OK : PKV_E_UNSUPPORTED;
 }
 
+static pkv_status check_config(const pkv_cpu_config *cfg, pkv_isa *isa)
+{
+    const pkv_logger *log = &cfg->log;
+    const char *reason;
+    if (!pkv__allocator_valid(&cfg->alloc))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: an allocator needs alloc and free");
+    if (cfg->n_threads < 0 || cfg->n_threads > PKV__MAX_THREADS)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: n_threads is %d, not 0 .. %d",
+                           cfg->n_threads, PKV__MAX_THREADS);
+    if (cfg->spin_us < -1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: spin_us is %d", cfg->spin_us);
+    if (find_level(cfg->max_isa) < 0)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: max_isa %d is no level",
+                           (int)cfg->max_isa);
+    *isa = cfg->max_isa == PKV_ISA_BEST ? pkv_isa_detect() : cfg->max_isa;
+    if (pkv_isa_check(*isa, &reason) != PKV_OK)
+        return pkv__refuse(log, PKV_E_UNSUPPORTED, "backend: level %s: %s", pkv_isa_name(*isa),
+                           reason);
+    return PKV_OK;
+}
+
 pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg, pkv_backend **out)
 {
     if (!cfg || !out) return PKV_E_INVALID_ARG;
     if (cfg->struct_size != sizeof(*cfg)) return PKV_E_ABI;
-    const pkv_logger *log = &cfg->log;
-    if (!pkv__allocator_valid(&cfg->alloc))
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: an allocator needs alloc and free");
-    if (find_level(cfg->max_isa) < 0)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "backend: max_isa %d is no level",
-                           (int)cfg->max_isa);
-    const pkv_isa isa = cfg->max_isa == PKV_ISA_BEST ? pkv_isa_detect() : cfg->max_isa;
-    const char *reason;
-    if (pkv_isa_check(isa, &reason) != PKV_OK)
-        return pkv__refuse(log, PKV_E_UNSUPPORTED, "backend: level %s: %s", pkv_isa_name(isa),
-                           reason);
+    pkv_isa isa = PKV_ISA_SCALAR;
+    pkv_status status = check_config(cfg, &isa);
+    if (status != PKV_OK) return status;
     pkv_backend *be = pkv__alloc(&cfg->alloc, sizeof(*be), PKV_CACHE_LINE);
-    if (!be) return pkv__refuse(log, PKV_E_NO_MEMORY, "backend: no memory for the handle");
+    if (!be) return pkv__refuse(&cfg->log, PKV_E_NO_MEMORY, "backend: no memory for the handle");
     memset(be, 0, sizeof(*be));
     be->alloc = cfg->alloc;
     be->log = cfg->log;
     be->isa = isa;
-    be->n_tasks = 1;
+    be->n_tasks = pkv__max_i32(1, cfg->n_threads);
     pkv__cpu_kernels_init(&be->kernels, isa);
+    if (be->n_tasks > 1) status = pkv__threads_create(cfg, &be->threads);
+    if (status != PKV_OK) {
+        pkv__free(&cfg->alloc, be, sizeof(*be));
+        return status;
+    }
     *out = be;
     return PKV_OK;
 }
@@ -122,6 +141,7 @@ void pkv_backend_destroy(pkv_backend *be)
 {
     if (!be) return;
     const pkv_allocator alloc = be->alloc;
+    pkv__threads_destroy(be->threads);
     pkv__free(&alloc, be, sizeof(*be));
 }
 
