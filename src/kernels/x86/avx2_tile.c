@@ -39,7 +39,9 @@ PKV_TEMPLATE void v_transpose(vec *x)
 
 #include "kernels/vector/tile_f32.inc"
 
-#include "kernels/vector/tile.inc" /* uses the former */
+#include "kernels/vector/tile_products.inc"
+
+#include "kernels/vector/tile.inc"
 
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k)
 {

@@ -16,7 +16,9 @@ enum {
 
 #include "kernels/vector/tile_f32.inc"
 
-#include "kernels/vector/tile.inc" /* uses the former */
+#include "kernels/vector/tile_products.inc"
+
+#include "kernels/vector/tile.inc"
 
 void pkv__avx512_rows_attention(const struct pkv__attn_call *call,
                                 const struct pkv__attn_unit *unit, void *scratch)
