@@ -2,9 +2,9 @@
  *
  *   slab    [n_blocks] x block_bytes                block_bytes rounded up to 512
  *   block   [layer][kv_head][K,V][token][dim]       K and V of one head lie side by side
- *           then, if quantised, float32 scales [layer][kv_head][K,V][token] (one per token and
- *           head), then for int4 float32 zero points in the same shape; rows of 8- and 4-bit codes
- *           are padded to 16 bytes
+ *           then for e4m3, int8 and int4 float32 scales [layer][kv_head][K,V][token] (one per
+ *           token and head, which kv_write computes), then for int4 float32 zero points in the
+ *           same shape; rows of 8- and 4-bit codes are padded to 16 bytes
  *
  * One block with all its layers is one piece: copying, swapping or sending it is one descriptor.
  * The store does not know who uses a block; the block manager does. Threads: a store is read-only

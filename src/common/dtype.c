@@ -1,4 +1,4 @@
-/* Element types: names, widths, and the bytes of one block. */
+/* Element types: names and widths. */
 #include "common/common.h"
 
 #include <string.h>
@@ -36,25 +36,4 @@ pkv_status pkv_dtype_from_name(const char *name, pkv_dtype *out)
         return PKV_OK;
     }
     return PKV_E_INVALID_ARG;
-}
-
-pkv_status pkv_kv_block_bytes(const pkv_kv_shape *shape, size_t *block_bytes)
-{
-    enum { BLOCK_ALIGN = 512 }; /* every piece of every block starts on a sector and on a line */
-    size_t bytes = 2;           /* K and V */
-    if (!shape || !block_bytes || !dtype_known(shape->dtype)) return PKV_E_INVALID_ARG;
-    if (shape->n_layers < 1 || shape->n_kv_heads < 1 || shape->block_tokens < 1 ||
-        shape->block_tokens > 2048 || shape->head_dim < 8 || shape->head_dim > 256 ||
-        shape->head_dim % 8 != 0)
-        return PKV_E_INVALID_ARG;
-    if (shape->dtype > PKV_BF16) return PKV_E_UNSUPPORTED;
-    if (!pkv__mul_size(bytes, (size_t)shape->n_layers, &bytes) ||
-        !pkv__mul_size(bytes, (size_t)shape->n_kv_heads, &bytes) ||
-        !pkv__mul_size(bytes, (size_t)shape->block_tokens, &bytes) ||
-        !pkv__mul_size(bytes, (size_t)(shape->head_dim * (pkv_dtype_bits(shape->dtype) / 8)),
-                       &bytes) ||
-        bytes > SIZE_MAX - BLOCK_ALIGN)
-        return PKV_E_INVALID_ARG;
-    *block_bytes = pkv__align_up(bytes, BLOCK_ALIGN);
-    return PKV_OK;
 }

@@ -70,10 +70,22 @@ static inline uint16_t pkv__f32_to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Bytes of one element of a type that attention can read: f32, f16, bf16. */
+/* Bytes of one element of a type that rows of q and out can have: f32, f16, bf16. */
 static inline int32_t pkv__elem_bytes(pkv_dtype dtype)
 {
     return dtype == PKV_F32 ? 4 : 2;
+}
+
+/* Bits of one element of any type: 4 .. 32. A row of n of them has n * bits / 8 bytes. */
+static inline int32_t pkv__elem_bits(pkv_dtype dtype)
+{
+    return dtype == PKV_F32 ? 32 : dtype <= PKV_BF16 ? 16 : dtype == PKV_U4 ? 4 : 8;
+}
+
+/* Byte offset of element `n` of a view; `n` is a sum of strides, even for 4-bit codes. */
+static inline int64_t pkv__elem_offset(pkv_dtype dtype, int64_t n)
+{
+    return dtype == PKV_U4 ? n / 2 : n * (pkv__elem_bits(dtype) / 8);
 }
 
 /* `n` consecutive elements to float. `src` is aligned to the element. */

@@ -4,14 +4,15 @@
  *                         ^ base, a multiple of 2 MiB; the slack is unmapped at once
  *   slab                  | block 0 (null) | block 1 | ... | block n_blocks - 1 |
  *
- * Inside a block, in elements, with T = block_tokens and D = head_dim:
- *   K of (layer l, head h, token t) at ((l * H + h) * 2 + 0) * T * D + t * D, V one T * D further.
+ * What lies where inside a block: common/kv_layout.h.
  * A fresh anonymous mapping is zero, and stays without pages until somebody writes: the thread that
  * writes a block first decides on which NUMA node it lies.
  *
  * The handle is constant once made; any number of threads may ask it for views. */
 #include "pagedkv/store.h"
 #include "common/common.h"
+#include "common/kv_layout.h"
+#include "common/number_format.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -25,19 +26,20 @@
 struct pkv_store {
     pkv_kv_shape shape;
     int32_t n_blocks;
-    size_t block_bytes; /* multiple of 512, so also of every element size */
-    uint8_t *base;      /* [n_blocks] x block_bytes */
-    size_t map_bytes;   /* of our mapping, from base on; 0: the memory is the caller's */
+    struct pkv__kv_layout layout;
+    uint8_t *base;    /* [n_blocks] x block_bytes */
+    size_t map_bytes; /* of our mapping, from base on; 0: the memory is the caller's */
     bool huge_pages;
     pkv_allocator alloc;
     pkv_logger log;
 };
 
 /* Bytes of the slab, or a refusal with its reason. */
-static pkv_status slab_size(const pkv_store_config *cfg, size_t *block_bytes, size_t *slab_bytes)
+static pkv_status slab_size(const pkv_store_config *cfg, struct pkv__kv_layout *layout,
+                            size_t *slab_bytes)
 {
     const pkv_kv_shape *s = &cfg->shape;
-    const pkv_status status = pkv_kv_block_bytes(s, block_bytes);
+    const pkv_status status = pkv__kv_layout(s, layout);
     if (status != PKV_OK)
         return pkv__refuse(&cfg->log, status,
                            "store: no block of %d layers x %d kv heads x dim %d x %d tokens, dtype "
@@ -48,11 +50,11 @@ static pkv_status slab_size(const pkv_store_config *cfg, size_t *block_bytes, si
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "store: n_blocks is %d, at least 2 are needed (0 is the null block)",
                            cfg->n_blocks);
-    if (!pkv__mul_size(*block_bytes, (size_t)cfg->n_blocks, slab_bytes) ||
+    if (!pkv__mul_size(layout->block_bytes, (size_t)cfg->n_blocks, slab_bytes) ||
         *slab_bytes > SIZE_MAX - 2 * HUGE_PAGE_BYTES)
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "store: %d blocks of %zu bytes do not fit the address space",
-                           cfg->n_blocks, *block_bytes);
+                           cfg->n_blocks, layout->block_bytes);
     return PKV_OK;
 }
 
@@ -93,12 +95,13 @@ static bool advise_huge(void *base, size_t bytes)
 
 pkv_status pkv_store_create(const pkv_store_config *cfg, pkv_store **out)
 {
-    size_t block_bytes = 0, slab_bytes = 0;
+    struct pkv__kv_layout layout;
+    size_t slab_bytes = 0;
     if (!cfg || !out) return PKV_E_INVALID_ARG;
     if (cfg->struct_size != sizeof *cfg) return PKV_E_ABI;
     if (!pkv__allocator_valid(&cfg->alloc))
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG, "store: the allocator has one function");
-    pkv_status status = slab_size(cfg, &block_bytes, &slab_bytes);
+    pkv_status status = slab_size(cfg, &layout, &slab_bytes);
     if (status == PKV_OK && cfg->memory) status = check_memory(cfg, slab_bytes);
     if (status != PKV_OK) return status;
 
@@ -106,12 +109,12 @@ pkv_status pkv_store_create(const pkv_store_config *cfg, pkv_store **out)
     if (!store) return pkv__refuse(&cfg->log, PKV_E_NO_MEMORY, "store: no memory for the handle");
     *store = (pkv_store){ .shape = cfg->shape,
                           .n_blocks = cfg->n_blocks,
-                          .block_bytes = block_bytes,
+                          .layout = layout,
                           .base = cfg->memory,
                           .alloc = cfg->alloc,
                           .log = cfg->log };
     if (cfg->memory) {
-        memset(store->base, 0, block_bytes);
+        memset(store->base, 0, layout.block_bytes);
         *out = store;
         return PKV_OK;
     }
@@ -141,11 +144,24 @@ pkv_status pkv_store_info(const pkv_store *store, pkv_store_info_t *out)
     if (out->struct_size != sizeof *out) return PKV_E_ABI;
     out->shape = store->shape;
     out->n_blocks = store->n_blocks;
-    out->block_bytes = store->block_bytes;
+    out->block_bytes = store->layout.block_bytes;
     out->base = store->base;
     out->owns_memory = store->map_bytes > 0;
     out->huge_pages = store->huge_pages;
     return PKV_OK;
+}
+
+/* Scales or zeros of the pieces from number `piece` on; `at` 0: the dtype has none. */
+static pkv_scales floats_view(const pkv_store *store, size_t at, size_t piece)
+{
+    const int64_t tokens = store->shape.block_tokens;
+    if (at == 0) return (pkv_scales){ NULL, 0, 0, 0 };
+    return (pkv_scales){
+        .data = (float *)(void *)(store->base + at) + piece * (size_t)tokens,
+        .block_stride = (int64_t)(store->layout.block_bytes / sizeof(float)),
+        .token_stride = 1,
+        .head_stride = 2 * tokens,
+    };
 }
 
 pkv_status pkv_store_views(const pkv_store *store, int32_t layer, pkv_kv_view *k, pkv_kv_view *v)
@@ -155,19 +171,24 @@ pkv_status pkv_store_views(const pkv_store *store, int32_t layer, pkv_kv_view *k
     if (layer < 0 || layer >= s->n_layers)
         return pkv__refuse(&store->log, PKV_E_INVALID_ARG, "store: layer %d of %d", layer,
                            s->n_layers);
-    const size_t elem_bytes = (size_t)pkv_dtype_bits(s->dtype) / 8;
-    const size_t piece = (size_t)s->block_tokens * (size_t)s->head_dim; /* K of one head */
-    uint8_t *first = store->base + (size_t)layer * (size_t)s->n_kv_heads * 2 * piece * elem_bytes;
+    const struct pkv__kv_layout *l = &store->layout;
+    const size_t first_piece = (size_t)layer * (size_t)s->n_kv_heads * 2;
+    const int64_t bits = pkv__elem_bits(s->dtype);
+    uint8_t *first = store->base + first_piece * l->piece_bytes;
     *k = (pkv_kv_view){ .data = first,
                         .dtype = s->dtype,
                         .n_blocks = store->n_blocks,
                         .block_tokens = s->block_tokens,
                         .n_heads = s->n_kv_heads,
                         .dim = s->head_dim,
-                        .block_stride = (int64_t)(store->block_bytes / elem_bytes),
-                        .token_stride = s->head_dim,
-                        .head_stride = (int64_t)(2 * piece) };
+                        .block_stride = (int64_t)l->block_bytes * 8 / bits,
+                        .token_stride = (int64_t)l->row_bytes * 8 / bits,
+                        .head_stride = (int64_t)(2 * l->piece_bytes) * 8 / bits,
+                        .scales = floats_view(store, l->scales_at, first_piece),
+                        .zeros = floats_view(store, l->zeros_at, first_piece) };
     *v = *k;
-    v->data = first + piece * elem_bytes;
+    v->data = first + l->piece_bytes;
+    if (l->scales_at > 0) v->scales.data += s->block_tokens;
+    if (l->zeros_at > 0) v->zeros.data += s->block_tokens;
     return PKV_OK;
 }

@@ -101,45 +101,116 @@ static void test_layout_by_hand(void **state)
     pkv_store_destroy(store);
 }
 
-/* Every element that some view reaches is marked once; nobody marks it twice; together they are
- * exactly the 2 * layers * heads * tokens * dim elements that a block is made of. */
+/* 2 layers, 2 heads, 3 tokens, dim 24: 8 pieces. A row is 24 bytes (int8) padded to 32, or 12
+ * (int4) padded to 16. All offsets by hand; the views are those of layer 1, whose first piece is
+ * number 4.
+ */
+static void test_quantised_layout_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        pkv_dtype dtype;
+        int block_stride, head_stride, token_stride; /* elements */
+        int k, v;                                    /* bytes from the base */
+        int scales, zeros;                           /* likewise; 0: none */
+    } want[] = {
+        { PKV_I8, 1024, 192, 32, 384, 480, 768 + 48, 0 }, /* 768 + 96 bytes */
+        { PKV_E4M3, 1024, 192, 32, 384, 480, 768 + 48, 0 },
+        { PKV_E5M2, 1024, 192, 32, 384, 480, 0, 0 },
+        { PKV_U4, 2048, 192, 32, 192, 240, 384 + 48, 480 + 48 }, /* 384 + 96 + 96 bytes */
+    };
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        pkv_store *store = NULL;
+        pkv_store_config cfg = config(NULL, (pkv_kv_shape){ 2, 2, 24, 3, want[i].dtype }, 5);
+        pkv_kv_view k, v;
+        assert_int_equal(pkv_store_create(&cfg, &store), PKV_OK);
+        const pkv_store_info_t info = info_of(store);
+        uint8_t *const base = info.base;
+        assert_int_equal(info.block_bytes, 1024);
+        assert_int_equal(pkv_store_views(store, 1, &k, &v), PKV_OK);
+        assert_ptr_equal(k.data, base + want[i].k);
+        assert_ptr_equal(v.data, base + want[i].v);
+        assert_int_equal(k.block_stride, want[i].block_stride);
+        assert_int_equal(k.head_stride, want[i].head_stride);
+        assert_int_equal(v.token_stride, want[i].token_stride);
+        assert_ptr_equal(k.scales.data, want[i].scales ? base + want[i].scales : NULL);
+        assert_ptr_equal(v.scales.data, want[i].scales ? base + want[i].scales + 12 : NULL);
+        assert_ptr_equal(k.zeros.data, want[i].zeros ? base + want[i].zeros : NULL);
+        assert_ptr_equal(v.zeros.data, want[i].zeros ? base + want[i].zeros + 12 : NULL);
+        if (k.scales.data) {
+            assert_int_equal(k.scales.block_stride, 256);
+            assert_int_equal(k.scales.head_stride, 6);
+            assert_int_equal(v.scales.token_stride, 1);
+        }
+        pkv_store_destroy(store);
+    }
+}
+
+/* Bytes of the slab that views have reached, each at most once. */
+struct map {
+    uint8_t *base, *seen;
+    size_t bytes, marked;
+};
+
+static void mark(struct map *m, const void *first, size_t bytes)
+{
+    const size_t at = (size_t)((const uint8_t *)first - m->base);
+    assert_true(at < m->bytes && bytes <= m->bytes - at);
+    for (size_t j = 0; j < bytes; j++) {
+        assert_int_equal(m->seen[at + j], 0);
+        m->seen[at + j] = 1, m->marked++;
+    }
+}
+
+static void mark_float(struct map *m, const pkv_scales *s, int64_t block, int64_t token,
+                       int64_t head)
+{
+    if (!s->data) return;
+    mark(m, s->data + block * s->block_stride + token * s->token_stride + head * s->head_stride,
+         sizeof(float));
+}
+
+static void mark_view(struct map *m, const pkv_kv_view *view)
+{
+    const int64_t bits = pkv_dtype_bits(view->dtype);
+    for (int64_t i = 0; i < (int64_t)view->n_blocks * view->n_heads * view->block_tokens; i++) {
+        const int64_t token = i % view->block_tokens;
+        const int64_t head = i / view->block_tokens % view->n_heads;
+        const int64_t block = i / view->block_tokens / view->n_heads;
+        const int64_t at =
+            block * view->block_stride + head * view->head_stride + token * view->token_stride;
+        const uint8_t *row = (const uint8_t *)view->data + at * bits / 8;
+        assert_int_equal((uintptr_t)row % 16, 0);
+        mark(m, row, (size_t)(view->dim * bits / 8));
+        mark_float(m, &view->scales, block, token, head);
+        mark_float(m, &view->zeros, block, token, head);
+    }
+}
+
+/* Every byte that some view reaches is marked once; nobody marks it twice; together they are
+ * exactly the 2 * layers * heads * tokens rows, with their scales and zeros, that a block is made
+ * of. */
 static void check_no_overlap(pkv_kv_shape shape, int32_t n_blocks)
 {
     pkv_store *store = NULL;
     pkv_store_config cfg = config(NULL, shape, n_blocks);
     assert_int_equal(pkv_store_create(&cfg, &store), PKV_OK);
     const pkv_store_info_t info = info_of(store);
-    const size_t elem = (size_t)pkv_dtype_bits(shape.dtype) / 8;
-    const size_t total = (size_t)n_blocks * info.block_bytes;
-    uint8_t *seen = calloc(total, 1);
-    size_t marked = 0;
-    assert_non_null(seen);
+    struct map m = { .base = info.base, .bytes = (size_t)n_blocks * info.block_bytes };
+    m.seen = calloc(m.bytes, 1);
+    assert_non_null(m.seen);
     for (int32_t layer = 0; layer < shape.n_layers; layer++) {
-        pkv_kv_view kv[2];
-        assert_int_equal(pkv_store_views(store, layer, &kv[0], &kv[1]), PKV_OK);
-        for (int64_t i = 0; i < (int64_t)2 * n_blocks * shape.n_kv_heads * shape.block_tokens;
-             i++) {
-            const pkv_kv_view *view = &kv[i % 2];
-            const int64_t token = i / 2 % shape.block_tokens;
-            const int64_t head = i / 2 / shape.block_tokens % shape.n_kv_heads;
-            const int64_t block = i / 2 / shape.block_tokens / shape.n_kv_heads;
-            const uint8_t *row = (uint8_t *)view->data +
-                                 (size_t)(block * view->block_stride + head * view->head_stride +
-                                          token * view->token_stride) *
-                                     elem;
-            const size_t at = (size_t)(row - (uint8_t *)info.base);
-            assert_int_equal((uintptr_t)row % 16, 0);
-            assert_true(at + (size_t)shape.head_dim * elem <= total);
-            for (size_t j = 0; j < (size_t)shape.head_dim * elem; j++) {
-                assert_int_equal(seen[at + j], 0);
-                seen[at + j] = 1, marked++;
-            }
-        }
+        pkv_kv_view k, v;
+        assert_int_equal(pkv_store_views(store, layer, &k, &v), PKV_OK);
+        mark_view(&m, &k);
+        mark_view(&m, &v);
     }
-    assert_int_equal(marked, (size_t)n_blocks * 2 * (size_t)shape.n_layers *
-                                 (size_t)shape.n_kv_heads * (size_t)shape.head_dim *
-                                 (size_t)shape.block_tokens * elem);
-    free(seen);
+    const bool scales = shape.dtype == PKV_E4M3 || shape.dtype == PKV_I8 || shape.dtype == PKV_U4;
+    const size_t row = (size_t)(shape.head_dim * pkv_dtype_bits(shape.dtype) / 8) +
+                       (scales ? 4 : 0) + (shape.dtype == PKV_U4 ? 4 : 0);
+    assert_int_equal(m.marked, (size_t)n_blocks * 2 * (size_t)shape.n_layers *
+                                   (size_t)shape.n_kv_heads * (size_t)shape.block_tokens * row);
+    free(m.seen);
     pkv_store_destroy(store);
 }
 
@@ -150,6 +221,11 @@ static void test_views_never_overlap(void **state)
     check_no_overlap((pkv_kv_shape){ 1, 1, 8, 1, PKV_BF16 }, 2);
     check_no_overlap((pkv_kv_shape){ 2, 3, 24, 7, PKV_F32 }, 3);
     check_no_overlap((pkv_kv_shape){ 2, 1, 256, 1024, PKV_F16 }, 2);
+    for (int t = PKV_E4M3; t <= PKV_U4; t++) {
+        check_no_overlap((pkv_kv_shape){ 2, 3, 8, 1, (pkv_dtype)t }, 3);
+        check_no_overlap((pkv_kv_shape){ 2, 3, 24, 7, (pkv_dtype)t }, 3);
+        check_no_overlap((pkv_kv_shape){ 3, 2, 128, 16, (pkv_dtype)t }, 2);
+    }
 }
 
 static void test_block_bytes_are_the_kv_bytes(void **state)
@@ -162,6 +238,66 @@ static void test_block_bytes_are_the_kv_bytes(void **state)
     assert_int_equal(info_of(store).block_bytes, (size_t)2 * 32 * 8 * 128 * 2 * 16);
     assert_int_equal(info_of(store).block_bytes, 2 << 20);
     pkv_store_destroy(store);
+}
+
+/* The same model with 8 bits: half the codes, and a float per row unless e5m2; with 4 bits two. */
+static void test_quantised_block_bytes(void **state)
+{
+    (void)state;
+    static const size_t rows = (size_t)2 * 32 * 8 * 16, mib = 1 << 20;
+    const struct {
+        pkv_dtype dtype;
+        size_t bytes;
+    } want[] = { { PKV_I8, mib + 4 * rows },
+                 { PKV_E4M3, mib + 4 * rows },
+                 { PKV_E5M2, mib },
+                 { PKV_U4, mib / 2 + 8 * rows } };
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        const pkv_kv_shape shape = { 32, 8, 128, 16, want[i].dtype };
+        size_t bytes = 0;
+        assert_int_equal(pkv_kv_block_bytes(&shape, &bytes), PKV_OK);
+        assert_int_equal(bytes, want[i].bytes);
+    }
+    /* Dim 8: rows of 8 and 4 bytes take 16; one token, one head: K and V are 32 bytes and floats.
+     */
+    const pkv_kv_shape smallest = { 1, 1, 8, 1, PKV_U4 };
+    size_t bytes = 0;
+    assert_int_equal(pkv_kv_block_bytes(&smallest, &bytes), PKV_OK);
+    assert_int_equal(bytes, 512);
+}
+
+/* Whatever the memory held: a row of the null block means 0 in every type. */
+static void test_null_block_means_zero(void **state)
+{
+    (void)state;
+    pkv_backend *be = NULL;
+    const pkv_cpu_config cpu = PKV_CPU_CONFIG_INIT;
+    assert_int_equal(pkv_backend_create_cpu(&cpu, &be), PKV_OK);
+    for (int t = 0; t < PKV_DTYPE_COUNT; t++) {
+        enum { TOKENS = 4, DIM = 24 };
+        pkv_store *store = NULL;
+        pkv_store_config cfg = config(NULL, (pkv_kv_shape){ 1, 1, DIM, TOKENS, (pkv_dtype)t }, 2);
+        size_t bytes = 0;
+        assert_int_equal(pkv_kv_block_bytes(&cfg.shape, &bytes), PKV_OK);
+        cfg.memory_bytes = 2 * bytes;
+        cfg.memory = aligned_alloc(64, cfg.memory_bytes);
+        assert_non_null(cfg.memory);
+        memset(cfg.memory, 0xff, cfg.memory_bytes);
+        assert_int_equal(pkv_store_create(&cfg, &store), PKV_OK);
+        pkv_kv_view kv[2];
+        assert_int_equal(pkv_store_views(store, 0, &kv[0], &kv[1]), PKV_OK);
+        for (int i = 0; i < 2; i++) {
+            _Alignas(16) float rows[TOKENS][DIM];
+            const int64_t slots[TOKENS] = { 0, 1, 2, 3 };
+            pkv_tensor3 out = { rows, PKV_F32, 1, DIM, TOKENS, DIM, DIM };
+            memset(rows, 0xff, sizeof rows);
+            assert_int_equal(pkv_kv_gather(be, &kv[i], slots, &out, NULL), PKV_OK);
+            for (int j = 0; j < TOKENS * DIM; j++) assert_true(rows[j / DIM][j % DIM] == 0.f);
+        }
+        pkv_store_destroy(store);
+        free(cfg.memory);
+    }
+    pkv_backend_destroy(be);
 }
 
 static void test_own_memory_is_zero(void **state)
@@ -320,13 +456,14 @@ static void test_bad_configs_are_refused(void **state)
         { { 3, 2, 16, 2049, PKV_F16 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, (pkv_dtype)99 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, (pkv_dtype)-1 }, 4, PKV_E_INVALID_ARG },
-        { { 3, 2, 16, 4, PKV_E4M3 }, 4, PKV_E_UNSUPPORTED },
-        { { 3, 2, 16, 4, PKV_U4 }, 4, PKV_E_UNSUPPORTED },
+        { { 3, 2, 12, 4, PKV_U4 }, 4, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, PKV_F16 }, 1, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, PKV_F16 }, 0, PKV_E_INVALID_ARG },
         { { 3, 2, 16, 4, PKV_F16 }, -5, PKV_E_INVALID_ARG },
         { { INT32_MAX, INT32_MAX, 256, 1024, PKV_F32 }, 4, PKV_E_INVALID_ARG },
         { { 1 << 20, 1 << 20, 256, 16, PKV_F32 }, INT32_MAX, PKV_E_INVALID_ARG },
+        /* 2^63 rows */
+        { { INT32_MAX, INT32_MAX, 8, 1, PKV_U4 }, 4, PKV_E_INVALID_ARG },
     };
     pkv_store *const mark = (pkv_store *)(uintptr_t)64;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -394,6 +531,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout_by_hand),
+        cmocka_unit_test(test_quantised_layout_by_hand),
+        cmocka_unit_test(test_quantised_block_bytes),
+        cmocka_unit_test(test_null_block_means_zero),
         cmocka_unit_test(test_views_never_overlap),
         cmocka_unit_test(test_block_bytes_are_the_kv_bytes),
         cmocka_unit_test(test_own_memory_is_zero),
