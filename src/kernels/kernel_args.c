@@ -25,16 +25,18 @@ static bool fits(const int64_t counts[3], const int64_t strides[3], int64_t row,
     return total <= PTRDIFF_MAX / elem_bytes;
 }
 
-static bool rows_aligned(int64_t stride, int32_t elem_bytes)
+static bool rows_aligned(int64_t stride, pkv_dtype dtype)
 {
-    return stride % (ROW_ALIGN / elem_bytes) == 0;
+    return stride % (ROW_ALIGN * 8 / pkv__elem_bits(dtype)) == 0;
 }
 
-static pkv_status check_type(const pkv_logger *log, const char *name, pkv_dtype dtype, int32_t dim)
+/* `last`: the types up to it exist here. */
+static pkv_status check_type(const pkv_logger *log, const char *name, pkv_dtype dtype,
+                             pkv_dtype last, int32_t dim)
 {
     if ((unsigned)dtype >= PKV_DTYPE_COUNT || dim < 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: dtype %d, dim %d", name, (int)dtype, dim);
-    if (dtype > PKV_BF16)
+    if (dtype > last)
         return pkv__refuse(log, PKV_E_UNSUPPORTED, "%s: no kernel for dtype %s", name,
                            pkv_dtype_name(dtype));
     if (dim % 8 != 0 || dim > PKV__MAX_DIM)
@@ -46,7 +48,7 @@ static pkv_status check_type(const pkv_logger *log, const char *name, pkv_dtype 
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t)
 {
     if (!t) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
-    const pkv_status status = check_type(log, name, t->dtype, t->dim);
+    const pkv_status status = check_type(log, name, t->dtype, PKV_BF16, t->dim);
     if (status != PKV_OK) return status;
     const int32_t elem = pkv__elem_bytes(t->dtype);
     const int64_t counts[3] = { t->n_rows, t->n_heads, 1 };
@@ -56,20 +58,40 @@ pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_
     if (t->n_heads > PKV__MAX_HEADS)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: %d heads, more than %d", name, t->n_heads,
                            PKV__MAX_HEADS);
-    if (!aligned(t->data, ROW_ALIGN) || !rows_aligned(t->row_stride, elem) ||
-        !rows_aligned(t->head_stride, elem))
+    if (!aligned(t->data, ROW_ALIGN) || !rows_aligned(t->row_stride, t->dtype) ||
+        !rows_aligned(t->head_stride, t->dtype))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
     if (!fits(counts, strides, t->dim, elem))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: strides negative or too large", name);
     return PKV_OK;
 }
 
+static bool floats_valid(const pkv_scales *s, const pkv_kv_view *view)
+{
+    const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
+    const int64_t strides[3] = { s->block_stride, s->token_stride, s->head_stride };
+    if (!s->data) return true;
+    return aligned(s->data, sizeof(float)) && fits(counts, strides, 1, (int32_t)sizeof(float));
+}
+
+static pkv_status check_scales(const pkv_logger *log, const char *name, const pkv_kv_view *view)
+{
+    if ((view->scales.data && view->dtype <= PKV_BF16) ||
+        (view->zeros.data && view->dtype != PKV_U4))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: %s takes no %s", name,
+                           pkv_dtype_name(view->dtype), view->zeros.data ? "zeros" : "scales");
+    if (!floats_valid(&view->scales, view) || !floats_valid(&view->zeros, view))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: alignment or strides of scales or zeros",
+                           name);
+    return PKV_OK;
+}
+
 pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view)
 {
     if (!view) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
-    const pkv_status status = check_type(log, name, view->dtype, view->dim);
+    const pkv_status status = check_type(log, name, view->dtype, PKV_U4, view->dim);
     if (status != PKV_OK) return status;
-    const int32_t elem = pkv__elem_bytes(view->dtype);
+    const int32_t elem = pkv__max_i32(1, pkv__elem_bits(view->dtype) / 8);
     const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
     const int64_t strides[3] = { view->block_stride, view->token_stride, view->head_stride };
     if (view->n_blocks < 1 || view->block_tokens < 1 || view->n_heads < 1 || !view->data)
@@ -77,12 +99,13 @@ pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv
     if (view->n_heads > PKV__MAX_HEADS)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: %d heads, more than %d", name,
                            view->n_heads, PKV__MAX_HEADS);
-    if (!aligned(view->data, ROW_ALIGN) || !rows_aligned(view->block_stride, elem) ||
-        !rows_aligned(view->token_stride, elem) || !rows_aligned(view->head_stride, elem))
+    if (!aligned(view->data, ROW_ALIGN) || !rows_aligned(view->block_stride, view->dtype) ||
+        !rows_aligned(view->token_stride, view->dtype) ||
+        !rows_aligned(view->head_stride, view->dtype))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
     if (!fits(counts, strides, view->dim, elem))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: strides negative or too large", name);
-    return PKV_OK;
+    return check_scales(log, name, view);
 }
 
 pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v)

@@ -220,8 +220,9 @@ static void views(void **state)
     a->k.data = NULL, REFUSED(a, PKV_E_INVALID_ARG);
     a->v.data = a->store[1] + 2, REFUSED(a, PKV_E_INVALID_ARG);
     a->k.dtype = (pkv_dtype)77, REFUSED(a, PKV_E_INVALID_ARG);
-    a->k.dtype = a->v.dtype = PKV_U4, REFUSED(a, PKV_E_UNSUPPORTED);
-    a->v.dtype = PKV_F16, REFUSED(a, PKV_E_UNSUPPORTED); /* K is f32 */
+    a->k.dtype = a->v.dtype = PKV_U4, REFUSED(a, PKV_E_INVALID_ARG); /* rows of 8 bytes */
+    a->k.scales.data = a->store[1], REFUSED(a, PKV_E_INVALID_ARG);   /* of f32 */
+    a->v.dtype = PKV_F16, REFUSED(a, PKV_E_UNSUPPORTED);             /* K is f32 */
     a->v.n_blocks = BLOCKS - 1, REFUSED(a, PKV_E_INVALID_ARG);
     a->k.n_blocks = a->v.n_blocks = 0, REFUSED(a, PKV_E_INVALID_ARG);
     a->v.block_tokens = 5, REFUSED(a, PKV_E_INVALID_ARG);
@@ -327,7 +328,6 @@ static void kv_write(void **state)
     a->write.v_view = NULL, expect_write(a, PKV_E_INVALID_ARG);
     a->write.slots = NULL, expect_write(a, PKV_E_INVALID_ARG);
     a->new_k.dtype = PKV_I8, expect_write(a, PKV_E_UNSUPPORTED);
-    a->v.dtype = PKV_E5M2, expect_write(a, PKV_E_UNSUPPORTED);
     a->new_k.n_heads = 1, expect_write(a, PKV_E_INVALID_ARG);
     a->new_v.dim = 8, expect_write(a, PKV_E_INVALID_ARG);
     a->new_v.n_rows = 1, expect_write(a, PKV_E_INVALID_ARG);

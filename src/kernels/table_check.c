@@ -1,0 +1,92 @@
+/* The verdict on a batch without its K and V: the rows and keys that attention would cut, and the
+ * ids that it would look up. */
+#include "kernels/attn_cut.h"
+
+static bool row_sees(const struct pkv__attn_call *c, const struct pkv__attn_unit *u, int32_t i,
+                     struct pkv__key_range keys)
+{
+    for (int32_t j = keys.lo, n; j < keys.hi; j += n) {
+        n = pkv__min_i32(64, keys.hi - j);
+        if (pkv__visible_bits(c, u, i, j, n)) return true;
+    }
+    return false;
+}
+
+/* Entries that hold a key of `keys` which some row sees. Without rows every key counts. */
+static void check_entries(const struct pkv__attn_call *c, const struct pkv__attn_unit *u,
+                          struct pkv__key_range keys)
+{
+    const int32_t bt = c->k->block_tokens;
+    for (int32_t j = keys.lo; j < keys.hi;) {
+        const int32_t entry = j / bt, left = bt - j % bt;
+        const int32_t end = left < keys.hi - j ? j + left : keys.hi;
+        bool seen = u->row_lo == u->row_hi;
+        for (int32_t i = u->row_lo; i < u->row_hi && !seen; i++)
+            seen = row_sees(c, u, i, (struct pkv__key_range){ j, end });
+        if (seen) pkv__checked_id(c, u, entry, c->k->n_blocks);
+        j = end;
+    }
+}
+
+/* Rows that follow each other see ranges that do: together one range, whose ids are all used. */
+static struct pkv__key_range keys_of_rows(const struct pkv__attn_call *c,
+                                          const struct pkv__attn_unit *u)
+{
+    struct pkv__key_range all = { u->kv_len, 0 };
+    for (int32_t i = u->row_lo; i < u->row_hi; i++) {
+        const struct pkv__key_range r = pkv__visible_hull(c, u, i);
+        if (r.lo >= r.hi) continue;
+        all.lo = pkv__min_i32(all.lo, r.lo);
+        all.hi = pkv__max_i32(all.hi, r.hi);
+    }
+    return all;
+}
+
+static void check_sequence(const struct pkv__attn_call *c, struct pkv__attn_unit *u, bool all_keys)
+{
+    struct pkv__key_range keys = { 0, u->kv_len };
+    if (!u->ids) return;
+    if (!all_keys) keys = keys_of_rows(c, u);
+    if (all_keys || pkv__rows_are_ranges(c)) u->row_hi = u->row_lo; /* each key of them is seen */
+    check_entries(c, u, keys);
+}
+
+static pkv_status check_args(const pkv_logger *log, const pkv_attn_batch *batch,
+                             const pkv_attn_opts *opts, int64_t n_rows, int32_t n_blocks,
+                             int32_t block_tokens, const uint32_t *bad)
+{
+    if (!bad || n_blocks < 1 || block_tokens < 1 || n_rows < 0 || n_rows > INT32_MAX)
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "table_check: no report, or %d blocks of %d tokens, %lld rows", n_blocks,
+                           block_tokens, (long long)n_rows);
+    pkv_status status = pkv__check_batch(log, batch, n_rows, n_blocks);
+    if (status == PKV_OK && opts) status = pkv__check_opts(log, opts);
+    return status;
+}
+
+pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch, const pkv_attn_opts *opts,
+                           int64_t n_rows, int32_t n_blocks, int32_t block_tokens, uint32_t *bad)
+{
+    if (!be) return PKV_E_INVALID_ARG;
+    const pkv_status status =
+        check_args(&be->log, batch, opts, n_rows, n_blocks, block_tokens, bad);
+    if (status != PKV_OK) return status;
+
+    const pkv_attn_opts none = PKV_ATTN_OPTS_INIT;
+    const pkv_tensor3 q = { .n_rows = n_rows };
+    const pkv_kv_view k = { .n_blocks = n_blocks, .block_tokens = block_tokens };
+    uint32_t found[4] = { 0, 0, 0, 0 };
+    const struct pkv__attn_call call = {
+        .q = &q, .k = &k, .v = &k, .batch = batch, .opts = opts ? opts : &none, .bad = found
+    };
+    int32_t next_row = 0;
+    for (int32_t b = 0; b < batch->n_seqs; b++) {
+        struct pkv__attn_unit u = { .seq = b };
+        if (pkv__cut_sequence(&call, &u, b, &next_row) || !opts) check_sequence(&call, &u, !opts);
+    }
+    pkv__report_bad(bad, found);
+    if (found[0] == 0) return PKV_OK;
+    return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
+                       "bad table: bits %#x; first in sequence %u, index %u, value %d",
+                       (unsigned)found[0], (unsigned)found[1], (unsigned)found[2], (int)found[3]);
+}
