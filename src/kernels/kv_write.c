@@ -1,91 +1,242 @@
-/* Scatter new K and V rows into their slots. The definition; also the only version. */
+/* Scatter new K and V rows into their slots, and ready the queries.
+ *
+ *   row of k, v or q -> float -> norm -> rotate -> codes     per head; float lies on the stack
+ *
+ * Tokens are shared among tasks in ascending ranges. Every token is written by one task and by the
+ * same steps, so that their number changes no bit. */
+#include "kernels/kv_write.h"
 #include "common/number_format.h"
-#include "kernels/kernels_internal.h"
-#include "pagedkv/moves.h"
+#include "kernels/move_tasks.h"
+#include "kernels/row_math.h"
 
-#include <string.h>
+struct write {
+    const pkv_backend *be;
+    const pkv_kv_write_args *a;
+    int64_t n_tokens;
+    int32_t n_tasks;
+    uint32_t bad[PKV__MOVE_TASKS_MAX][4];
+};
 
-static pkv_status check_source(const pkv_logger *log, const char *name, const pkv_tensor3 *src,
-                               const pkv_kv_view *view)
+/* What happens to the rows of one tensor between load and store. */
+struct steps {
+    const float *norm; /* [dim] or NULL */
+    float eps;
+    const float *turn; /* row of the rotary table, or NULL */
+    int32_t half;      /* pairs */
+    bool neighbours;   /* pairs (2d, 2d + 1) */
+};
+
+static bool none(const struct steps *s)
 {
-    pkv_status status = pkv__check_tensor(log, name, src);
-    if (status == PKV_OK) status = pkv__check_view(log, name, view);
-    if (status != PKV_OK) return status;
-    if (src->n_heads != view->n_heads || src->dim != view->dim)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows and store disagree in heads or dim",
-                           name);
-    return PKV_OK;
+    return !s->norm && !s->turn;
 }
 
-static pkv_status check_args(const pkv_logger *log, const pkv_kv_write_args *a)
+static const char *row_of(const pkv_tensor3 *t, int64_t row, int32_t head)
 {
-    if (!a) return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: null");
-    if (a->struct_size != sizeof(*a))
-        return pkv__refuse(log, PKV_E_ABI, "kv_write: struct_size %u", (unsigned)a->struct_size);
-    pkv_status status = check_source(log, "k", a->k, a->k_view);
-    if (status != PKV_OK) return status;
-    if (a->k->n_rows > 0 && !a->slots)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: no slots");
-    if (!a->v) return PKV_OK;
-    status = check_source(log, "v", a->v, a->v_view);
-    if (status != PKV_OK) return status;
-    if (a->v->n_rows != a->k->n_rows)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: k and v differ in rows");
-    if (a->v_view->n_blocks != a->k_view->n_blocks ||
-        a->v_view->block_tokens != a->k_view->block_tokens)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: the stores of k and v disagree");
-    return PKV_OK;
+    const int64_t at = row * t->row_stride + head * t->head_stride;
+    return (const char *)t->data + at * pkv__elem_bytes(t->dtype);
 }
 
-/* All heads of one token. Bits pass unchanged where the types are equal, NaN included. */
-static void write_token(const pkv_tensor3 *src, int64_t row, const pkv_kv_view *view, int64_t slot)
+static void make_row(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
+                     int32_t head, const struct steps *s, float *x)
 {
-    const int64_t block = slot / view->block_tokens, token = slot % view->block_tokens;
-    const int32_t from = pkv__elem_bytes(src->dtype), to = pkv__elem_bytes(view->dtype);
-    for (int32_t h = 0; h < src->n_heads; h++) {
-        float x[PKV__MAX_DIM];
-        const char *in =
-            (const char *)src->data + (row * src->row_stride + h * src->head_stride) * from;
-        char *out =
-            (char *)view->data +
-            (block * view->block_stride + token * view->token_stride + h * view->head_stride) * to;
-        if (src->dtype == view->dtype) {
-            memcpy(out, in, (size_t)src->dim * (size_t)to);
+    k->load_row[src->dtype](x, row_of(src, token, head), src->dim);
+    if (s->norm) pkv__norm_row(x, s->norm, src->dim, s->eps);
+    if (s->turn && s->neighbours) pkv__rotate_neighbours(x, s->turn, s->half);
+    if (s->turn && !s->neighbours) pkv__rotate_halves(x, s->turn, s->half);
+}
+
+/* All heads of a token to rows of f32, f16 or bf16, `head_bytes` apart. */
+static void write_floats(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
+                         const struct steps *s, pkv_dtype to, char *out, int64_t head_bytes)
+{
+    float x[PKV__MAX_DIM];
+    for (int32_t h = 0; h < src->n_heads; h++, out += head_bytes) {
+        if (none(s) && src->dtype == to) { /* bits pass, NaN included */
+            const char *in = row_of(src, token, h);
+            if (in != out) k->copy(out, in, (size_t)src->dim * (size_t)pkv__elem_bytes(to));
             continue;
         }
-        pkv__load_floats(x, in, src->dtype, src->dim);
-        pkv__store_floats(out, view->dtype, x, src->dim);
+        make_row(k, src, token, h, s, x);
+        k->store_row[to](out, x, src->dim);
     }
 }
 
-/* For the report: what is too large for a word must not look like a small number. */
+struct extremes {
+    float lo, hi;
+};
+
+/* Scale and zero point for values between the extremes; without a finite value these are 0. */
+static void choose_scale(pkv_dtype dtype, struct extremes e, float *s, float *z)
+{
+    const float least = 0x1p-126f;
+    if (e.lo > e.hi) e.lo = e.hi = 0.f;
+    *z = 0.f;
+    if (dtype == PKV_U4) {
+        const float hi = e.hi / 15.f, lo = e.lo / 15.f;
+        *s = hi == lo ? 1.f : fmaxf(hi - lo, least);
+        *z = -e.lo / *s;
+        return;
+    }
+    const float amax = fmaxf(fabsf(e.lo), fabsf(e.hi));
+    *s = amax == 0.f ? 1.f : fmaxf(amax / (dtype == PKV_I8 ? 127.f : 448.f), least);
+}
+
+static float *scale_place(const pkv_scales *s, int64_t block, int64_t offset, int32_t head)
+{
+    return s->data + block * s->block_stride + offset * s->token_stride + head * s->head_stride;
+}
+
+/* Where a token goes. */
+struct place {
+    int64_t block, offset;
+};
+
+/* One scale for all heads of a token: their extremes first, which costs a second look at the rows.
+ */
+static struct extremes token_extremes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src,
+                                      int64_t token, const struct steps *s)
+{
+    struct extremes e = { INFINITY, -INFINITY };
+    float x[PKV__MAX_DIM];
+    for (int32_t h = 0; h < src->n_heads; h++) {
+        make_row(k, src, token, h, s, x);
+        k->extremes_row(x, src->dim, &e.lo, &e.hi);
+    }
+    return e;
+}
+
+/* All heads of a token to codes. Whether a NaN was met that the code cannot hold. */
+static bool write_codes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
+                        const struct steps *s, const pkv_kv_view *view, struct place to)
+{
+    const bool computed = pkv__scales_computed(view), per_head = view->scales.head_stride != 0;
+    float x[PKV__MAX_DIM], scale = 1.f, zero = 0.f;
+    bool nan = false;
+    if (computed && !per_head)
+        choose_scale(view->dtype, token_extremes(k, src, token, s), &scale, &zero);
+    for (int32_t h = 0; h < src->n_heads; h++) {
+        make_row(k, src, token, h, s, x);
+        if (computed && per_head) {
+            struct extremes e = { INFINITY, -INFINITY };
+            k->extremes_row(x, src->dim, &e.lo, &e.hi);
+            choose_scale(view->dtype, e, &scale, &zero);
+        }
+        if (computed) {
+            *scale_place(&view->scales, to.block, to.offset, h) = scale;
+            if (view->dtype == PKV_U4) *scale_place(&view->zeros, to.block, to.offset, h) = zero;
+        } else {
+            scale = pkv__scale_at(&view->scales, 1.f, to.block, to.offset, h);
+            zero = pkv__scale_at(&view->zeros, 0.f, to.block, to.offset, h);
+        }
+        const int64_t at =
+            to.block * view->block_stride + to.offset * view->token_stride + h * view->head_stride;
+        nan |= k->quantize_row[view->dtype - PKV_E4M3](
+            (char *)view->data + pkv__elem_offset(view->dtype, at), x, src->dim, scale, zero);
+    }
+    return nan;
+}
+
+static bool write_slot(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
+                       const struct steps *s, const pkv_kv_view *view, struct place to)
+{
+    if (view->dtype > PKV_BF16) return write_codes(k, src, token, s, view, to);
+    const int64_t elem = pkv__elem_bytes(view->dtype);
+    const int64_t at = to.block * view->block_stride + to.offset * view->token_stride;
+    write_floats(k, src, token, s, view->dtype, (char *)view->data + at * elem,
+                 view->head_stride * elem);
+    return false;
+}
+
+/* For the report: what does not fit a word must not look like a number that does. */
 static uint32_t word(int64_t x)
 {
-    return x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+    return x < 0 || x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+}
+
+static void note(uint32_t bad[4], uint32_t bit, int64_t token, int64_t slot)
+{
+    if (!bad[0]) bad[2] = word(token), bad[3] = word(slot);
+    bad[0] |= bit;
+}
+
+static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
+{
+    const pkv_kv_write_args *a = w->a;
+    const struct pkv__cpu_kernels *k = &w->be->kernels;
+    const int64_t bt = a->k_view->block_tokens, end = a->k_view->n_blocks * bt;
+    const int64_t slot = a->slots[token];
+    struct steps s = { .eps = a->norm_eps,
+                       .half = a->rot_dim / 2,
+                       .neighbours = a->rope_interleaved };
+    if (slot < 0 && !a->q) return;
+    if (a->rope) {
+        const int32_t pos = a->pos[token];
+        if ((uint32_t)pos >= (uint32_t)a->n_rope_pos) {
+            note(bad, PKV_BAD_POSITION, token, slot);
+            return;
+        }
+        s.turn = a->rope + (int64_t)pos * a->rot_dim;
+    }
+    if (a->q) {
+        const int64_t elem = pkv__elem_bytes(a->q_out->dtype);
+        s.norm = a->q_norm;
+        write_floats(k, a->q, token, &s, a->q_out->dtype,
+                     (char *)a->q_out->data + token * a->q_out->row_stride * elem,
+                     a->q_out->head_stride * elem);
+    }
+    if (slot < 0) return;
+    if (slot < bt || slot >= end) { /* the null block stays zero */
+        note(bad, PKV_BAD_SLOT, token, slot);
+        return;
+    }
+    const struct place to = { slot / bt, slot % bt };
+    s.norm = a->k_norm;
+    bool nan = write_slot(k, a->k, token, &s, a->k_view, to);
+    const struct steps as_it_is = { .norm = NULL };
+    if (a->v) nan |= write_slot(k, a->v, token, &as_it_is, a->v_view, to);
+    if (nan) note(bad, PKV_BAD_NAN_CODE, token, slot);
+}
+
+static void write_share(void *ctx, int32_t task)
+{
+    struct write *w = ctx;
+    const struct pkv__share tokens = pkv__move_share(w->n_tokens, w->n_tasks, task);
+    for (int64_t t = tokens.lo; t < tokens.hi; t++) write_token(w, t, w->bad[task]);
+}
+
+/* Bytes that one token reads and writes, roughly. */
+static size_t token_bytes(const pkv_kv_write_args *a)
+{
+    size_t n = (size_t)a->k->n_heads * (size_t)a->k->dim;
+    if (a->v) n += (size_t)a->v->n_heads * (size_t)a->v->dim;
+    if (a->q) n += (size_t)a->q->n_heads * (size_t)a->q->dim;
+    return n * 4;
+}
+
+static int64_t valid_tokens(const pkv_kv_write_args *a)
+{
+    if (!a->n_valid || *a->n_valid >= a->k->n_rows) return a->k->n_rows;
+    return pkv__max_i32(*a->n_valid, 0);
 }
 
 pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args)
 {
     if (!be) return PKV_E_INVALID_ARG;
-    const pkv_status status = check_args(&be->log, args);
+    const pkv_status status = pkv__check_kv_write(&be->log, args);
     if (status != PKV_OK) return status;
 
-    const int64_t bt = args->k_view->block_tokens, end = args->k_view->n_blocks * bt;
+    struct write w = { .be = be, .a = args, .n_tokens = valid_tokens(args) };
+    w.n_tasks = pkv__move_tasks(be, (size_t)w.n_tokens * token_bytes(args));
+    pkv__parallel(be->threads, w.n_tasks, write_share, &w);
+
     uint32_t bad[4] = { 0, 0, 0, 0 };
-    for (int64_t t = 0; t < args->k->n_rows; t++) {
-        const int64_t slot = args->slots[t];
-        if (slot < 0) continue;
-        if (slot < bt || slot >= end) { /* the null block stays zero */
-            if (!bad[0]) bad[2] = word(t), bad[3] = word(slot);
-            bad[0] = PKV_BAD_SLOT;
-            continue;
-        }
-        write_token(args->k, t, args->k_view, slot);
-        if (args->v) write_token(args->v, t, args->v_view, slot);
-    }
+    for (int32_t t = 0; t < w.n_tasks; t++) pkv__merge_bad(bad, w.bad[t]);
     pkv__report_bad(args->bad, bad);
-    if (!bad[0]) return PKV_OK;
+    if (!(bad[0] & ~PKV_BAD_NAN_CODE)) return PKV_OK;
     return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
-                       "kv_write: slot of token %u is in the null block or beyond the store",
-                       (unsigned)bad[2]);
+                       "kv_write: bits %#x; first token %u, slot %u: slots are of blocks 1 to %d, "
+                       "positions below %d",
+                       (unsigned)bad[0], (unsigned)bad[2], (unsigned)bad[3],
+                       args->k_view->n_blocks - 1, args->n_rope_pos);
 }

@@ -1,10 +1,18 @@
-/* Merge of partial results over disjoint key sets (arXiv 2501.01005, section 2.2). The definition;
- * also the only version.
+/* Merge of partial results over disjoint key sets (arXiv 2501.01005, section 2.2).
  *
  * One (row, head) at a time: every lse and every o of it is read before anything of it is stored,
  * so that the result may take the place of the first state. */
 #include "common/number_format.h"
-#include "kernels/kernels_internal.h"
+#include "kernels/move_tasks.h"
+
+struct merge {
+    const pkv_backend *be;
+    const pkv_tensor3 *o; /* [n_states] */
+    const pkv_lse *lse;   /* [n_states] */
+    int32_t n_states, n_tasks;
+    const pkv_tensor3 *out;
+    const pkv_lse *out_lse; /* NULL: not wanted */
+};
 
 static pkv_status check_states(const pkv_logger *log, const pkv_tensor3 *o, const pkv_lse *lse,
                                int32_t n_states)
@@ -63,29 +71,38 @@ static void *row_at(const pkv_tensor3 *t, int64_t row, int32_t head)
     return (char *)t->data + at * pkv__elem_bytes(t->dtype);
 }
 
-static void merge_row(const pkv_tensor3 *o, const pkv_lse *lse, int32_t n_states, int64_t row,
-                      int32_t head, const pkv_tensor3 *out, const pkv_lse *out_lse)
+static void merge_row(const struct merge *g, int64_t row, int32_t head)
 {
+    const struct pkv__cpu_kernels *k = &g->be->kernels;
+    const pkv_tensor3 *out = g->out;
     float sum[PKV__MAX_DIM] = { 0.f }, x[PKV__MAX_DIM], m = -INFINITY, l = 0.f;
-    const bool base2 = lse[0].base2;
-    for (int32_t s = 0; s < n_states; s++) {
-        const float z = lse_at(&lse[s], row, head);
+    const bool base2 = g->lse[0].base2;
+    for (int32_t s = 0; s < g->n_states; s++) {
+        const float z = lse_at(&g->lse[s], row, head);
         if (!(z <= m)) m = z; /* a NaN gets through, and stays */
         if (isnan(m)) break;
     }
-    for (int32_t s = 0; s < n_states && m != -INFINITY; s++) {
-        const float z = lse_at(&lse[s], row, head);
+    for (int32_t s = 0; s < g->n_states && m != -INFINITY; s++) {
+        const float z = lse_at(&g->lse[s], row, head);
         if (z == -INFINITY) continue; /* an empty state: its o may be anything */
         const float w = base2 ? exp2f(z - m) : expf(z - m);
-        pkv__load_floats(x, row_at(&o[s], row, head), o[s].dtype, out->dim);
+        k->load_row[g->o[s].dtype](x, row_at(&g->o[s], row, head), out->dim);
         l += w;
         for (int32_t d = 0; d < out->dim; d++) sum[d] += w * x[d];
     }
     for (int32_t d = 0; d < out->dim && m != -INFINITY; d++) sum[d] /= l;
-    pkv__store_floats(row_at(out, row, head), out->dtype, sum, out->dim);
-    if (!out_lse) return;
+    k->store_row[out->dtype](row_at(out, row, head), sum, out->dim);
+    if (!g->out_lse) return;
     const float result = m == -INFINITY ? m : m + (base2 ? log2f(l) : logf(l));
-    out_lse->data[row * out_lse->row_stride + head * out_lse->head_stride] = result;
+    g->out_lse->data[row * g->out_lse->row_stride + head * g->out_lse->head_stride] = result;
+}
+
+static void merge_share(void *ctx, int32_t task)
+{
+    const struct merge *g = ctx;
+    const struct pkv__share rows = pkv__move_share(g->out->n_rows, g->n_tasks, task);
+    for (int64_t row = rows.lo; row < rows.hi; row++)
+        for (int32_t head = 0; head < g->out->n_heads; head++) merge_row(g, row, head);
 }
 
 pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse *lse,
@@ -98,8 +115,11 @@ pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse
     pkv_status status = check_states(&be->log, o, lse, n_states);
     if (status == PKV_OK) status = check_result(&be->log, o, lse, n_states, out, out_lse);
     if (status != PKV_OK) return status;
-    for (int64_t row = 0; row < out->n_rows; row++)
-        for (int32_t head = 0; head < out->n_heads; head++)
-            merge_row(o, lse, n_states, row, head, out, out_lse);
+    struct merge g = {
+        .be = be, .o = o, .lse = lse, .n_states = n_states, .out = out, .out_lse = out_lse
+    };
+    const size_t values = (size_t)out->n_rows * (size_t)out->n_heads * (size_t)out->dim;
+    g.n_tasks = pkv__move_tasks(be, values * (size_t)(n_states + 1) * sizeof(float));
+    pkv__parallel(be->threads, g.n_tasks, merge_share, &g);
     return PKV_OK;
 }
