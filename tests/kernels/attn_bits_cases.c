@@ -5,11 +5,11 @@
 #include <string.h>
 
 static void keep(struct check *c, const struct attn_problem *p, const struct attn_layout *layout,
-                 struct attn_result *r, bool *decode)
+                 struct attn_result *r, struct attn_route *routes)
 {
     struct attn_instance inst;
     attn_build(c, p, layout, &inst);
-    attn_levels(c, &inst, decode);
+    attn_routes(c, &inst, routes);
     const pkv_status status = attn_call(c, &inst, r);
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     attn_destroy(&inst);
@@ -18,11 +18,8 @@ static void keep(struct check *c, const struct attn_problem *p, const struct att
 static struct attn_problem draw(struct check *c)
 {
     struct attn_problem p = attn_draw_ragged(c);
-    const int32_t n_options = rng_int(&c->rng, 0, 2);
-    for (int32_t i = 0; i < n_options; i++)
-        attn_draw_option(c, &p, rng_int(&c->rng, 0, ATTN_N_OPTIONS - 1));
+    attn_draw_options(c, &p, rng_int(&c->rng, 0, 2));
     if (rng_chance(&c->rng, 50)) attn_draw_sharing(c, &p);
-    if (rng_chance(&c->rng, 15)) attn_draw_q_pos(c, &p);
     return p;
 }
 
@@ -32,15 +29,15 @@ static void renamed(struct check *c)
 {
     struct attn_problem p = draw(c);
     struct attn_result first = { 0 }, other = { 0 };
-    bool decode[ATTN_MAX_SEQS];
+    struct attn_route routes[ATTN_MAX_SEQS];
     attn_fill(c, &p);
     struct attn_layout layout = { .table = TABLE_DENSE, .order = ORDER_CANONICAL, .fill = 0xff };
-    keep(c, &p, &layout, &first, decode);
+    keep(c, &p, &layout, &first, routes);
     for (int i = 0; i < TABLE_N; i++) {
         layout = attn_draw_layout(c);
         layout.table = (enum attn_table)i;
         layout.fill = i == 1 ? 0x7f : 0xff; /* 0x7f7f: NaN in f16, 3e38 in bf16 and f32 */
-        keep(c, &p, &layout, &other, decode);
+        keep(c, &p, &layout, &other, routes);
         attn_same_bits(c, &p, &first, &other, NULL,
                        i == TABLE_NONE ? "the contiguous entry" : "renaming blocks and strides");
         attn_result_free(&other);
@@ -54,10 +51,10 @@ static void alone(struct check *c)
 {
     struct attn_problem p = draw(c);
     struct attn_result batch = { 0 };
-    bool decode[ATTN_MAX_SEQS];
+    struct attn_route routes[ATTN_MAX_SEQS];
     attn_fill(c, &p);
     struct attn_layout layout = attn_draw_layout(c);
-    keep(c, &p, &layout, &batch, decode);
+    keep(c, &p, &layout, &batch, routes);
     for (int32_t b = 0; b < p.n_seqs; b++) {
         struct attn_problem one = attn_alone(&p, b);
         struct attn_result r = { 0 };
@@ -65,7 +62,7 @@ static void alone(struct check *c)
         const size_t lse_row = (size_t)p.n_q_heads, row = (size_t)p.row0[b];
         if (p.q_len[b] != 1) one.with_q_indptr = true;
         layout = attn_draw_layout(c);
-        keep(c, &one, &layout, &r, decode);
+        keep(c, &one, &layout, &r, routes);
         CHECK(c, memcmp((char *)batch.o + row * o_row, r.o, r.o_bytes) == 0,
               "company changes bits of out in sequence %d", b);
         CHECK(c, !r.lse || memcmp(batch.lse + row * lse_row, r.lse, r.lse_bytes) == 0,
@@ -110,8 +107,8 @@ static void again(struct check *c)
 }
 
 const struct check_case attn_bits_cases[] = {
-    { "attention", "renamed", renamed, 80, 20, true },
-    { "attention", "alone", alone, 40, 10, true },
-    { "attention", "again", again, 30, 8, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "attention", "renamed", renamed, 80, 20, TYPED_STORES },
+    { "attention", "alone", alone, 40, 10, TYPED_STORES },
+    { "attention", "again", again, 30, 8, TYPED_STORES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -18,10 +18,24 @@ static float lse_at(const struct attn_problem *p, const struct attn_result *r, i
     return r->lse[row * p->n_q_heads + head];
 }
 
+static double number_at(const struct attn_numbers *n, int32_t b, int64_t row, double absent)
+{
+    return n->of[b] ? (double)n->of[b][row] : absent;
+}
+
 static double v_at(const struct attn_problem *p, int32_t b, int32_t key, int32_t head, int32_t d)
 {
     const int32_t g = head / (p->n_q_heads / p->n_kv_heads);
-    return (double)p->v[b][((int64_t)key * p->n_kv_heads + g) * p->v_dim + d];
+    const int64_t row = (int64_t)key * p->n_kv_heads + g;
+    const double code = (double)p->v[b][row * p->v_dim + d];
+    return number_at(&p->v_scale, b, row, 1) * (code - number_at(&p->v_zero, b, row, 0));
+}
+
+/* One number for all keys. */
+static void set_numbers(const struct attn_problem *p, struct attn_numbers *n, float x)
+{
+    for (int32_t b = 0; b < p->n_seqs; b++)
+        for (int32_t i = 0; i < p->kv_len[b] * p->n_kv_heads && n->of[b]; i++) n->of[b][i] = x;
 }
 
 static void run_and_keep(struct check *c, struct attn_problem *p, struct attn_result *r)
@@ -40,6 +54,7 @@ static void one_key(struct check *c)
     p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 32);
     p.n_seqs = 3;
     p.values = rng_chance(&c->rng, 30) ? VALUES_HUGE : VALUES_NORMAL;
+    attn_set_scales(&p, PER_TOKEN_HEAD, PER_TOKEN, SCALE_EXACT);
     const bool window = rng_chance(&c->rng, 50);
     if (window) p.opts.window_left = 0;
     for (int32_t b = 0; b < p.n_seqs; b++) p.kv_len[b] = window ? rng_int(&c->rng, 1, 50) : 1;
@@ -69,15 +84,17 @@ static void equal_keys(struct check *c)
     p.q_len[0] = 1;
     p.n_q_heads = rng_int(&c->rng, 1, 5);
     p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 20);
+    attn_set_scales(&p, PER_HEAD, PER_TENSOR, SCALE_EXACT);
     attn_fill(c, &p);
     for (int32_t i = 0; i < p.kv_len[0] * p.v_dim; i++) /* 8 bits: 256 sums stay exact */
-        p.v[0][i] = i < p.v_dim ? (float)rng_int(&c->rng, -128, 127) / 16.f : p.v[0][i - p.v_dim];
+        if (i >= p.v_dim) p.v[0][i] = p.v[0][i - p.v_dim];
+        else if (!attn_is_codes(c->dtype)) p.v[0][i] = (float)rng_int(&c->rng, -128, 127) / 16.f;
     run_and_keep(c, &p, &r);
     for (int32_t h = 0; h < p.n_q_heads; h++)
         for (int32_t d = 0; d < p.v_dim; d++)
-            CHECK(c, out_at(&p, &r, 0, h, d) == (double)p.v[0][d],
+            CHECK(c, out_at(&p, &r, 0, h, d) == v_at(&p, 0, 0, h, d),
                   "equal keys: head %d dim %d: %.9g, must be v = %.9g", h, d,
-                  out_at(&p, &r, 0, h, d), (double)p.v[0][d]);
+                  out_at(&p, &r, 0, h, d), v_at(&p, 0, 0, h, d));
     attn_result_free(&r);
     attn_free(&p);
 }
@@ -92,12 +109,16 @@ static void winner(struct check *c)
     p.n_q_heads = rng_int(&c->rng, 1, 5);
     p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 20);
     p.opts.scale = 1.f;
+    attn_set_scales(&p, PER_TOKEN_HEAD, PER_TOKEN_HEAD, SCALE_EXACT);
     attn_fill(c, &p);
+    set_numbers(&p, &p.k_scale, 4.f);
+    set_numbers(&p, &p.k_zero, 0.f);
+    const float most = attn_is_codes(c->dtype) ? 8.f : 32.f;
     const int32_t key = rng_int(&c->rng, 0, p.kv_len[0] - 1);
     for (int32_t h = 0; h < p.n_q_heads; h++) p.q[h * p.k_dim] = 32.f;
     for (int32_t j = 0; j < p.kv_len[0]; j++)
         for (int32_t d = 0; d < p.k_dim; d++)
-            p.k[0][j * p.k_dim + d] = d == 0 && j == key ? 32.f : 0.f;
+            p.k[0][j * p.k_dim + d] = d == 0 && j == key ? most : 0.f;
     run_and_keep(c, &p, &r);
     for (int32_t h = 0; h < p.n_q_heads; h++)
         for (int32_t d = 0; d < p.v_dim; d++) {
@@ -125,7 +146,7 @@ static void empty_rows(struct check *c)
     p.q_len[4] = 2;
     p.n_q_heads = 3;
     p.k_dim = p.v_dim = rng_chance(&c->rng, 50) ? 64 : 8;
-    if (c->seed % 2) attn_draw_option(c, &p, 5);
+    if (c->seed % 2) attn_draw_option(c, &p, OPTION_SINK);
     attn_fill(c, &p);
     run_and_keep(c, &p, &r);
     for (int32_t b = 0; b < p.n_seqs; b++)
@@ -138,6 +159,33 @@ static void empty_rows(struct check *c)
             }
     attn_result_free(&r);
     attn_free(&p);
+}
+
+/* NaN (or infinity) in a K or V row, or in its scale, where codes have none: then in all dims. */
+static bool plant_nan(struct check *c, struct attn_problem *p, int32_t b, bool in_k, int32_t key,
+                      int32_t dim, float x)
+{
+    const bool has_code =
+        c->dtype <= PKV_BF16 || c->dtype == PKV_E5M2 || (c->dtype == PKV_E4M3 && isnan(x));
+    const bool by_scale = !has_code || (attn_is_codes(c->dtype) && rng_chance(&c->rng, 30));
+    if (by_scale) (in_k ? &p->k_scale : &p->v_scale)->of[b][key] = x;
+    else (in_k ? p->k[b] : p->v[b])[key * p->k_dim + dim] = x;
+    return by_scale;
+}
+
+/* A logit of -inf for a q of ones. */
+static void take_weight(struct attn_problem *p, int32_t key, int32_t dim)
+{
+    float *k = p->k[0] + key * p->k_dim;
+    if (!attn_is_codes(p->kv_dtype)) {
+        k[dim] = -INFINITY;
+        return;
+    }
+    if (p->k_zero.of[0]) p->k_zero.of[0][key] = 0.f;
+    p->k_scale.of[0][key] = p->kv_dtype == PKV_E5M2 ? 1.f : -INFINITY;
+    if (p->kv_dtype == PKV_E5M2) k[dim] = -INFINITY;
+    else
+        for (int32_t d = 0; d < p->k_dim; d++) k[d] = 1.f;
 }
 
 /* A NaN in sight is not lost: in K it makes the whole row and its lse NaN, in V its dim. Sequences
@@ -156,7 +204,7 @@ static void nan_key(struct check *c)
     const int32_t b = rng_int(&c->rng, 0, 2), key = rng_int(&c->rng, 0, p.kv_len[b] - 1);
     const int32_t dim = rng_int(&c->rng, 0, p.k_dim - 1);
     const bool in_k = c->seed % 2;
-    (in_k ? p.k[b] : p.v[b])[key * p.k_dim + dim] = NAN;
+    const bool by_scale = plant_nan(c, &p, b, in_k, key, dim, NAN);
     wrong[b] = true;
 
     struct attn_instance inst;
@@ -166,7 +214,7 @@ static void nan_key(struct check *c)
     attn_same_bits(c, &p, &clean, &r, wrong, "another sequence's NaN");
     for (int32_t h = 0; h < p.n_q_heads; h++) {
         for (int32_t d = 0; d < p.v_dim; d++)
-            CHECK(c, isnan(out_at(&p, &r, b, h, d)) || !(in_k || d == dim),
+            CHECK(c, isnan(out_at(&p, &r, b, h, d)) || !(in_k || by_scale || d == dim),
                   "NaN in %s of key %d, dim %d: head %d dim %d is %.9g", in_k ? "K" : "V", key, dim,
                   h, d, out_at(&p, &r, b, h, d));
         CHECK(c, isnan(lse_at(&p, &r, b, h)) == in_k, "NaN in %s of key %d: lse of head %d is %.9g",
@@ -194,7 +242,7 @@ static void no_weight(struct check *c)
     if (c->seed % 4) p.opts.sink = p.sink;
     attn_fill(c, &p);
     for (int32_t i = 0; i < p.n_q_heads * p.k_dim; i++) p.q[i] = 1.f;
-    for (int32_t j = 0; j < p.kv_len[0]; j++) p.k[0][j * p.k_dim + j % p.k_dim] = -INFINITY;
+    for (int32_t j = 0; j < p.kv_len[0]; j++) take_weight(&p, j, j % p.k_dim);
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &r) == PKV_OK, "refused");
     for (int32_t h = 0; h < p.n_q_heads; h++) {
@@ -228,12 +276,12 @@ static void nan_without_weight(struct check *c)
     for (int32_t i = 0; i < p.n_q_heads * p.k_dim; i++) p.q[i] = 1.f;
     const int32_t key = rng_int(&c->rng, 0, p.kv_len[0] - 1),
                   dim = rng_int(&c->rng, 0, p.v_dim - 1);
-    p.k[0][key * p.k_dim + rng_int(&c->rng, 0, p.k_dim - 1)] = -INFINITY;
+    take_weight(&p, key, rng_int(&c->rng, 0, p.k_dim - 1));
     const struct attn_layout layout = attn_draw_layout(c);
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &clean) == PKV_OK, "refused");
     attn_destroy(&inst);
-    p.v[0][key * p.v_dim + dim] = c->seed % 2 ? NAN : INFINITY;
+    const bool all_dims = plant_nan(c, &p, 0, false, key, dim, c->seed % 2 ? NAN : INFINITY);
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &r) == PKV_OK, "refused");
     attn_same_bits(c, &p, &clean, &r, wrong, "another sequence's NaN");
@@ -241,7 +289,7 @@ static void nan_without_weight(struct check *c)
     for (int32_t h = 0; h < p.n_q_heads; h++)
         for (int32_t d = 0; d < p.v_dim; d++) {
             const double got = out_at(&p, &r, 0, h, d), want = out_at(&p, &clean, 0, h, d);
-            CHECK(c, got == want || (d == dim && isnan(got)),
+            CHECK(c, got == want || ((all_dims || d == dim) && isnan(got)),
                   "NaN in V of key %d, dim %d, without weight: head %d dim %d is %.9g, not %.9g",
                   key, dim, h, d, got, want);
         }
@@ -315,6 +363,9 @@ static struct attn_problem part_of(const struct attn_problem *p, int32_t from, i
     part.with_pos0 = true;
     part.k[0] = p->k[0] + (int64_t)from * p->n_kv_heads * p->k_dim;
     part.v[0] = p->v[0] + (int64_t)from * p->n_kv_heads * p->v_dim;
+    struct attn_numbers *numbers[] = { &part.k_scale, &part.k_zero, &part.v_scale, &part.v_zero };
+    for (int i = 0; i < 4; i++)
+        if (numbers[i]->of[0]) numbers[i]->of[0] += (int64_t)from * p->n_kv_heads;
     return part;
 }
 
@@ -328,11 +379,13 @@ static void judge_merged(struct check *c, const struct attn_problem *p, int32_t 
     const struct oracle_seq s = attn_oracle(p, 0);
     double z[256], most = 0;
     for (int32_t i = 0; i < p->kv_len[0] * p->n_kv_heads * p->v_dim; i++)
-        most = fmax(most, fabs((double)p->v[0][i]));
+        most = fmax(most, fabs(v_at(p, 0, i / (p->n_kv_heads * p->v_dim),
+                                    i / p->v_dim % p->n_kv_heads * (p->n_q_heads / p->n_kv_heads),
+                                    i % p->v_dim)));
     for (int32_t h = 0; h < p->n_q_heads; h++) {
         struct oracle_row want;
         oracle_attention(&s, 0, h, z, &want);
-        const struct oracle_path path = { want.n_visible + n, 0, p->q_dtype };
+        const struct oracle_path path = { .terms = want.n_visible + n, .out = p->q_dtype };
         const double lse_bound = 2 * oracle_bound_lse(&s, &want, &path, false) + n * 0x1p-22;
         CHECK(c, fabs((double)lse[h] - want.lse) <= lse_bound, "%d parts: lse %.9g, want %.9g", n,
               (double)lse[h], want.lse);
@@ -383,9 +436,9 @@ static void splits(struct check *c)
     p.q_dtype = PKV_F32;
     p.n_q_heads = 4;
     p.kv_len[0] = rng_int(&c->rng, n, 200);
-    if (rng_chance(&c->rng, 50)) attn_draw_option(c, &p, 4);
-    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, 5);
-    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, 3);
+    if (rng_chance(&c->rng, 50)) attn_draw_option(c, &p, OPTION_ALIBI);
+    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, OPTION_SINK);
+    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, OPTION_SOFTCAP);
     p.base2 = false;
     attn_fill(c, &p);
     run_and_keep(c, &p, &whole);
@@ -404,15 +457,15 @@ static void splits(struct check *c)
 }
 
 const struct check_case attn_exact_cases[] = {
-    { "attention", "one_key", one_key, 30, 10, true },
-    { "attention", "equal_keys", equal_keys, 30, 10, true },
-    { "attention", "winner", winner, 30, 10, true },
-    { "attention", "empty_rows", empty_rows, 12, 4, true },
-    { "attention", "nan_key", nan_key, 20, 8, true },
-    { "attention", "no_weight", no_weight, 24, 8, true },
-    { "attention", "nan_without_weight", nan_without_weight, 12, 6, true },
-    { "attention", "far_scale", far_scale, 32, 8, true },
-    { "attention", "bases", bases, 20, 4, true },
-    { "attention", "splits", splits, 24, 8, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "attention", "one_key", one_key, 30, 10, TYPED_STORES },
+    { "attention", "equal_keys", equal_keys, 30, 10, TYPED_STORES },
+    { "attention", "winner", winner, 30, 10, TYPED_STORES },
+    { "attention", "empty_rows", empty_rows, 12, 4, TYPED_STORES },
+    { "attention", "nan_key", nan_key, 20, 8, TYPED_STORES },
+    { "attention", "no_weight", no_weight, 24, 8, TYPED_STORES },
+    { "attention", "nan_without_weight", nan_without_weight, 12, 6, TYPED_STORES },
+    { "attention", "far_scale", far_scale, 24, 8, TYPED_FLOATS },
+    { "attention", "bases", bases, 20, 4, TYPED_STORES },
+    { "attention", "splits", splits, 24, 8, TYPED_STORES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -16,13 +16,15 @@ struct attn_layout {
     int32_t extra_blocks, extra_ids, pad_rows; /* blocks and ids nobody needs; rows of nobody */
     bool transposed;                           /* q, out, lse as [head][row] */
     bool padded;                               /* more between rows than needed */
+    bool open;        /* K and V of unseen keys may be read: a damaged table brings them in sight */
+    bool full_scales; /* a scale per block, token and head, whatever they depend on */
     unsigned char fill;
 };
 
 struct attn_instance {
     const struct attn_problem *problem;
     struct attn_layout layout;
-    struct hostile mem[16];
+    struct hostile mem[24];
     int n_mem;
     int32_t *block_ids[ATTN_MAX_SEQS]; /* [blocks of the sequence]; owned */
     pkv_tensor3 q, out;
@@ -42,9 +44,24 @@ void attn_build(struct check *c, const struct attn_problem *p, const struct attn
                 struct attn_instance *inst);
 void attn_destroy(struct attn_instance *inst);
 
-/* Which sequences vector decode kernels take; fails if the level asked for is not the one chosen.
- */
-void attn_levels(struct check *c, const struct attn_instance *inst, bool *decode);
+/* Memory of the instance, full of `fill`; `bytes` is rounded up to 16. Exactly n floats. */
+void *attn_take(struct attn_instance *inst, int64_t bytes, unsigned char fill);
+float *attn_take_floats(struct attn_instance *inst, int64_t n);
+/* Memory and strides of K, V and their numbers; dims, n_blocks and block_tokens are set. */
+void attn_place_kv(struct attn_instance *inst);
+/* Write the keys that some row sees, and nothing else: also their scales and zero points. `used[e]`
+ * says which entries of the table matter. */
+void attn_write_keys(struct attn_instance *inst, int32_t b, bool *used);
+/* One row of K or V; `src` NULL: all zero. */
+void attn_put_row(const pkv_kv_view *v, int32_t block, int32_t token, int32_t head,
+                  const float *src);
+/* Block 0 all zero, as a store has it. */
+void attn_zero_null_block(struct attn_instance *inst);
+int32_t attn_blocks_of(const struct attn_problem *p, int32_t b);
+
+/* Who takes each sequence; fails if a kernel of the level asked for exists and is not chosen.
+ * Counts what is covered. */
+void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes);
 /* Fresh outputs, run, check guards and gaps, collect. The status is returned and not judged. */
 pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_result *result);
 /* All of it, expecting PKV_OK, with a layout of its own: build, run, judge, destroy. */

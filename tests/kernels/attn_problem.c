@@ -1,4 +1,4 @@
-/* Drawing attention problems, and judging results. */
+/* Drawing attention problems. */
 #include "attn_problem.h"
 #include "oracle/oracle_numbers.h"
 
@@ -20,7 +20,7 @@ static void *need(size_t bytes)
 struct attn_problem attn_usual(const struct check *c)
 {
     struct attn_problem p = { .kv_dtype = c->dtype,
-                              .q_dtype = c->dtype,
+                              .q_dtype = attn_is_codes(c->dtype) ? PKV_F32 : c->dtype,
                               .n_seqs = 1,
                               .n_q_heads = 2,
                               .n_kv_heads = 1,
@@ -35,6 +35,7 @@ struct attn_problem attn_usual(const struct check *c)
         p.kv_len[b] = 40;
         p.shared_with[b] = -1;
     }
+    attn_set_scales(&p, PER_TOKEN_HEAD, PER_TOKEN_HEAD, SCALE_USUAL);
     return p;
 }
 
@@ -60,6 +61,7 @@ struct attn_problem attn_draw_ragged(struct check *c)
     for (int32_t b = 0; b < p.n_seqs; b++) {
         p.kv_len[b] = rng_chance(r, 10) ? 0 : rng_int(r, 1, rng_chance(r, 30) ? 150 : 40);
         p.q_len[b] = decode_only || rng_chance(r, 50) ? 1 : rng_int(r, 0, 12);
+        if (!decode_only && rng_chance(r, 10)) p.q_len[b] = rng_int(r, 13, 40);
         p.pos0[b] = rng_int(r, 0, 1000);
     }
     p.with_pos0 = rng_chance(r, 30);
@@ -67,45 +69,8 @@ struct attn_problem attn_draw_ragged(struct check *c)
     p.with_lse = rng_chance(r, 80);
     p.base2 = rng_chance(r, 30);
     p.values = (enum attn_values)rng_int(r, 0, rng_chance(r, 30) ? VALUES_N - 1 : 0);
+    attn_draw_scales(c, &p);
     return p;
-}
-
-void attn_draw_option(struct check *c, struct attn_problem *p, int32_t which)
-{
-    struct rng *r = &c->rng;
-    switch (which) {
-    case 0:
-        p->opts.causal = 0;
-        break;
-    case 1:
-        p->opts.window_left = rng_int(r, 0, rng_chance(r, 50) ? 4 : 60);
-        break;
-    case 2:
-        p->opts.window_right = rng_int(r, 0, 5);
-        p->opts.causal = 0;
-        break;
-    case 3:
-        p->opts.softcap = rng_chance(r, 50) ? 5.f : 0.5f + 30.f * fabsf(rng_signed(r));
-        break;
-    case 4:
-        for (int32_t h = 0; h < p->n_q_heads; h++) p->alibi[h] = exp2f(-(float)rng_int(r, 0, 10));
-        if (rng_chance(r, 20)) p->alibi[0] = -0.125f;
-        p->opts.alibi = p->alibi;
-        break;
-    case 5:
-        for (int32_t h = 0; h < p->n_q_heads; h++)
-            p->sink[h] = rng_chance(r, 85)   ? 3.f * rng_signed(r)
-                         : rng_chance(r, 50) ? 60.f
-                                             : -INFINITY; /* as if there were none */
-        p->opts.sink = p->sink;
-        break;
-    case 6:
-        p->opts.scale = 0.03f + fabsf(rng_signed(r));
-        if (rng_chance(r, 10)) p->opts.scale = -p->opts.scale;
-        break;
-    default:
-        p->base2 = !p->base2;
-    }
 }
 
 void attn_draw_sharing(struct check *c, struct attn_problem *p)
@@ -120,7 +85,7 @@ void attn_draw_sharing(struct check *c, struct attn_problem *p)
     }
 }
 
-static void lay_rows(struct attn_problem *p)
+void attn_lay_rows(struct attn_problem *p)
 {
     p->n_rows = 0;
     for (int32_t b = 0; b < p->n_seqs; b++) {
@@ -129,30 +94,15 @@ static void lay_rows(struct attn_problem *p)
     }
 }
 
-void attn_draw_q_pos(struct check *c, struct attn_problem *p)
-{
-    lay_rows(p);
-    p->q_pos = need((size_t)p->n_rows * sizeof(int32_t));
-    for (int32_t b = 0; b < p->n_seqs; b++) {
-        const int32_t base = (p->with_pos0 ? p->pos0[b] : 0) + p->kv_len[b] - p->q_len[b];
-        const int32_t kind = rng_int(&c->rng, 0, 9) * 3 / 9; /* 3: seldom */
-        int32_t at = base;
-        for (int32_t i = 0; i < p->q_len[b]; i++) {
-            if (kind == 0) at = base + i;                      /* as if not given */
-            if (kind == 1) at = base + rng_int(&c->rng, 0, i); /* a tree: siblings, any order */
-            if (kind == 2) at += rng_int(&c->rng, i == 0 ? 0 : 1, 3); /* gaps */
-            if (kind == 3) at = rng_chance(&c->rng, 50) ? INT32_MAX - i : INT32_MIN + i;
-            p->q_pos[p->row0[b] + i] = at;
-        }
-    }
-}
-
 /* One element of K (0), V (1) or q (2), before it is rounded to its type. */
 static double draw_value(struct rng *r, const struct attn_problem *p, int what)
 {
     const pkv_dtype dtype = what == 2 ? p->q_dtype : p->kv_dtype;
     const double x = (double)rng_normal(r);
-    const double limit = fmin(fmin(oracle_largest(p->kv_dtype), oracle_largest(p->q_dtype)), 1e30);
+    const double limit =
+        attn_is_codes(p->kv_dtype)
+            ? 1000
+            : fmin(fmin(oracle_largest(p->kv_dtype), oracle_largest(p->q_dtype)), 1e30);
     switch (p->values) {
     case VALUES_SPREAD:
         return what == 1 ? x : 3 * x;
@@ -167,6 +117,25 @@ static double draw_value(struct rng *r, const struct attn_problem *p, int what)
     }
 }
 
+static double clip(double x, double lo, double hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* Some code near x: e4m3 and e5m2 keep 4 and 3 bits of it; int8 and int4 have a unit of 1 / 40 and
+ * 1 / 4, see the usual scales. */
+static double code_near(pkv_dtype dtype, double x)
+{
+    if (dtype == PKV_I8) return clip(nearbyint(40 * x), -128, 127);
+    if (dtype == PKV_U4) return clip(nearbyint(7.5 + 4 * x), 0, 15);
+    const int bits = dtype == PKV_E4M3 ? 4 : 3;
+    const double largest = dtype == PKV_E4M3 ? 448 : 57344, smallest = oracle_smallest(dtype);
+    int e = 0;
+    frexp(x, &e);
+    const double unit = fmax(ldexp(1, e - bits), smallest);
+    return copysign(clip(nearbyint(fabs(x) / unit) * unit, 0, largest), x);
+}
+
 static float *draw_array(struct rng *r, const struct attn_problem *p, int what, int64_t rows,
                          int32_t row_elems)
 {
@@ -175,7 +144,10 @@ static float *draw_array(struct rng *r, const struct attn_problem *p, int what, 
     for (int64_t i = 0; i < rows * row_elems; i++) {
         /* Equal keys: every row repeats the first; K only, so that V still tells keys apart. */
         const bool repeat = p->values == VALUES_EQUAL && what == 0 && i >= row_elems;
-        a[i] = repeat ? a[i - row_elems] : (float)oracle_round(dtype, draw_value(r, p, what));
+        const double x = repeat ? 0 : draw_value(r, p, what);
+        a[i] = repeat                 ? a[i - row_elems]
+               : attn_is_codes(dtype) ? (float)code_near(dtype, x)
+                                      : (float)oracle_round(dtype, x);
     }
     return a;
 }
@@ -183,13 +155,19 @@ static float *draw_array(struct rng *r, const struct attn_problem *p, int what, 
 static void describe(struct check *c, const struct attn_problem *p)
 {
     static const char *const values[] = { "normal", "spread", "equal", "huge", "zero", "denormal" };
+    static const char *const per[] = { "-", "tensor", "head", "block", "token", "token-head" };
     int at = snprintf(c->shape, sizeof(c->shape),
-                      "kv %s q %s heads %d/%d dims %d/%d block %d%s%s%s%s%s values %s",
+                      "kv %s q %s heads %d/%d dims %d/%d block %d%s%s%s%s%s%s%s%s values %s",
                       pkv_dtype_name(p->kv_dtype), pkv_dtype_name(p->q_dtype), p->n_q_heads,
                       p->n_kv_heads, p->k_dim, p->v_dim, p->block_tokens,
                       p->opts.causal ? " causal" : "", p->opts.softcap > 0 ? " softcap" : "",
                       p->opts.alibi ? " alibi" : "", p->opts.sink ? " sink" : "",
-                      p->q_pos ? " q_pos" : "", values[p->values]);
+                      p->q_pos ? " q_pos" : "", p->q_detached ? " detached" : "",
+                      p->mask ? " mask" : "", p->opts.int8_qk ? " int8_qk" : "", values[p->values]);
+    if (attn_is_codes(p->kv_dtype))
+        at += snprintf(c->shape + at, sizeof(c->shape) - (size_t)at, " scales %s/%s zeros %s/%s",
+                       per[p->k_scale.per], per[p->v_scale.per], per[p->k_zero.per],
+                       per[p->v_zero.per]);
     at += snprintf(c->shape + at, sizeof(c->shape) - (size_t)at, " window %d,%d q_len/kv_len",
                    p->opts.window_left, p->opts.window_right);
     for (int32_t b = 0; b < p->n_seqs && at < (int)sizeof(c->shape) - 24; b++)
@@ -200,7 +178,7 @@ static void describe(struct check *c, const struct attn_problem *p)
 void attn_fill(struct check *c, struct attn_problem *p)
 {
     const int32_t k_row = p->n_kv_heads * p->k_dim, v_row = p->n_kv_heads * p->v_dim;
-    lay_rows(p);
+    attn_lay_rows(p);
     describe(c, p);
     p->q = draw_array(&c->rng, p, 2, p->n_rows, p->n_q_heads * p->k_dim);
     for (int32_t b = 0; b < p->n_seqs; b++) {
@@ -212,6 +190,7 @@ void attn_fill(struct check *c, struct attn_problem *p)
         memcpy(p->k[b], p->k[from], shared * (size_t)k_row * sizeof(float));
         memcpy(p->v[b], p->v[from], shared * (size_t)v_row * sizeof(float));
     }
+    attn_fill_scales(c, p);
 }
 
 struct attn_problem attn_alone(const struct attn_problem *p, int32_t b)
@@ -226,9 +205,30 @@ struct attn_problem attn_alone(const struct attn_problem *p, int32_t b)
     one.n_rows = p->q_len[b];
     one.k[0] = p->k[b];
     one.v[0] = p->v[b];
+    one.k_scale.of[0] = p->k_scale.of[b];
+    one.k_zero.of[0] = p->k_zero.of[b];
+    one.v_scale.of[0] = p->v_scale.of[b];
+    one.v_zero.of[0] = p->v_zero.of[b];
     one.q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * p->k_dim);
     if (p->q_pos) one.q_pos = p->q_pos + p->row0[b];
+    if (p->mask) one.mask = p->mask + (int64_t)p->row0[b] * p->mask_words;
     return one;
+}
+
+struct attn_problem attn_some_rows(const struct attn_problem *p, int32_t b, int32_t from,
+                                   int32_t to)
+{
+    struct attn_problem part = attn_alone(p, b);
+    part.q += (int64_t)from * p->n_q_heads * p->k_dim;
+    part.q_len[0] = part.n_rows = to - from;
+    part.kv_len[0] = p->kv_len[b] - p->q_len[b] + to;
+    part.with_q_indptr = true;
+    return part;
+}
+
+static void free_numbers(struct attn_numbers *n, int32_t n_seqs)
+{
+    for (int32_t b = 0; b < n_seqs; b++) free(n->of[b]);
 }
 
 void attn_free(struct attn_problem *p)
@@ -237,121 +237,11 @@ void attn_free(struct attn_problem *p)
         free(p->k[b]);
         free(p->v[b]);
     }
+    free_numbers(&p->k_scale, p->n_seqs);
+    free_numbers(&p->k_zero, p->n_seqs);
+    free_numbers(&p->v_scale, p->n_seqs);
+    free_numbers(&p->v_zero, p->n_seqs);
     free(p->q);
     free(p->q_pos);
-}
-
-void attn_result_free(struct attn_result *r)
-{
-    free(r->o);
-    free(r->lse);
-    *r = (struct attn_result){ 0 };
-}
-
-struct oracle_seq attn_oracle(const struct attn_problem *p, int32_t b)
-{
-    return (struct oracle_seq){
-        .q_len = p->q_len[b],
-        .kv_len = p->kv_len[b],
-        .n_q_heads = p->n_q_heads,
-        .n_kv_heads = p->n_kv_heads,
-        .k_dim = p->k_dim,
-        .v_dim = p->v_dim,
-        .q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * p->k_dim),
-        .k = p->k[b],
-        .v = p->v[b],
-        .pos0 = p->with_pos0 ? p->pos0[b] : 0,
-        .q_pos = p->q_pos ? p->q_pos + p->row0[b] : NULL,
-        .scale = (double)p->opts.scale,
-        .softcap = (double)p->opts.softcap,
-        .window_left = p->opts.window_left,
-        .window_right = p->opts.window_right,
-        .causal = p->opts.causal,
-        .alibi = p->opts.alibi ? p->alibi : NULL,
-        .sink = p->opts.sink ? p->sink : NULL,
-    };
-}
-
-struct place {
-    int32_t seq, row, head;
-};
-
-static void judge_lse(struct check *c, const struct attn_problem *p, const struct oracle_seq *s,
-                      const struct oracle_row *want, const struct oracle_path *path, double got,
-                      struct place at)
-{
-    const double ln2 = log(2), lse = p->base2 ? want->lse / ln2 : want->lse;
-    const double bound = oracle_bound_lse(s, want, path, p->base2), err = fabs(got - lse);
-    if (isinf(lse) || isinf(got)) {
-        CHECK(c, got == lse, "lse of sequence %d row %d head %d: %g, must be %g", at.seq, at.row,
-              at.head, got, lse);
-        return;
-    }
-    CHECK(c, err <= bound,
-          "lse of sequence %d row %d head %d: %.9g, want %.9g, off %.3g, bound %.3g", at.seq,
-          at.row, at.head, got, lse, err, bound);
-}
-
-static void judge_o(struct check *c, const struct oracle_seq *s, const struct oracle_row *want,
-                    const struct oracle_path *path, const void *o, int64_t first, struct place at)
-{
-    for (int32_t d = 0; d < s->v_dim; d++) {
-        const double got = oracle_load(path->out, o, first + d);
-        const double bound = oracle_bound_o(s, want, path, d), err = fabs(got - want->o[d]);
-        const bool empty = want->n_visible == 0;
-        CHECK(c, empty ? got == 0 : err <= bound,
-              "out of sequence %d row %d head %d dim %d: %.9g, want %.9g, off %.3g, bound %.3g, "
-              "%d keys visible",
-              at.seq, at.row, at.head, d, got, want->o[d], err, bound, want->n_visible);
-        /* How tight the bound is shows where the rounding of the output does not cover all. */
-        if (empty || path->out != PKV_F32 || c->failed) continue;
-        const double sums = oracle_bound_o_sums(s, want, path, d);
-        if (sums > 0x1p-100) c->ratio = fmax(c->ratio, (err - 0x1p-24 * fabs(want->o[d])) / sums);
-    }
-}
-
-/* Additions in a row: a scalar row adds key by key; vector decode adds runs of 32. */
-static int32_t path_terms(bool decode, int32_t n)
-{
-    const int32_t runs = 16 + n / 32;
-    return decode && runs < n ? runs : n;
-}
-
-void attn_judge(struct check *c, const struct attn_problem *p, const struct attn_result *r,
-                const bool *decode)
-{
-    double *z = need((size_t)4096 * sizeof(double) * 16);
-    for (int32_t b = 0; b < p->n_seqs; b++) {
-        const struct oracle_seq s = attn_oracle(p, b);
-        for (int32_t i = 0; i < p->q_len[b]; i++)
-            for (int32_t h = 0; h < p->n_q_heads; h++) {
-                const int64_t at = (int64_t)(p->row0[b] + i) * p->n_q_heads + h;
-                const struct place place = { b, i, h };
-                struct oracle_row want;
-                oracle_attention(&s, i, h, z, &want);
-                const struct oracle_path path = { path_terms(decode[b], want.n_visible), 0,
-                                                  p->q_dtype };
-                judge_o(c, &s, &want, &path, r->o, at * p->v_dim, place);
-                if (r->lse) judge_lse(c, p, &s, &want, &path, (double)r->lse[at], place);
-            }
-    }
-    free(z);
-}
-
-void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
-                    const struct attn_result *b, const bool *skip, const char *what)
-{
-    const size_t o_row = (size_t)(p->n_q_heads * p->v_dim * oracle_bytes(p->q_dtype));
-    const size_t lse_row = (size_t)p->n_q_heads * sizeof(float);
-    for (int32_t s = 0; s < p->n_seqs; s++) {
-        const size_t row = (size_t)p->row0[s], n = (size_t)p->q_len[s];
-        if (skip && skip[s]) continue;
-        const bool o_same =
-            memcmp((char *)a->o + row * o_row, (char *)b->o + row * o_row, n * o_row) == 0;
-        const bool lse_same = !a->lse || !b->lse ||
-                              memcmp((char *)a->lse + row * lse_row, (char *)b->lse + row * lse_row,
-                                     n * lse_row) == 0;
-        CHECK(c, o_same, "%s changes bits of out in sequence %d", what, s);
-        CHECK(c, lse_same, "%s changes bits of lse in sequence %d", what, s);
-    }
+    free(p->mask);
 }

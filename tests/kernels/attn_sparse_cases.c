@@ -7,78 +7,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_KEYS = 6, DIM = 16, HEADS = 2, ROWS = 3 };
+enum {
+    N_KEYS = 6,
+    DIM = 16,
+    ROW = 32,
+    HEADS = 2,
+    ROWS = 33
+}; /* ROW: int4 is aligned to 32 codes */
 
 struct sparse {
     pkv_kv_view k, v;
     pkv_tensor3 q, out;
     pkv_lse lse;
-    void *mem[5];
-    size_t bytes[5];
+    void *mem[9];
+    size_t bytes[9];
     int n_mem;
 };
 
-static void *take(struct sparse *s, int64_t elems, int32_t elem)
+static void *take(struct sparse *s, pkv_dtype dtype, int64_t elems)
 {
-    const size_t bytes = (size_t)elems * (size_t)elem;
+    const size_t bytes = (size_t)oracle_span(dtype, elems);
     void *data = sparse_create(bytes);
     s->mem[s->n_mem] = data;
     s->bytes[s->n_mem++] = bytes;
     return data;
 }
 
-/* `huge` is the element stride that one of the dims gets; block ids go up to 2. */
-static bool place(struct sparse *s, const struct attn_problem *p, int which, int64_t huge)
+enum far { BLOCK, TOKEN, HEAD, Q_ROW, Q_HEAD, MANY_BLOCKS, SCALE_BLOCK, SCALE_TOKEN, SCALE_HEAD };
+
+static void place_numbers(struct sparse *s, pkv_scales *n, enum far which, int64_t huge)
 {
-    const int32_t elem = oracle_bytes(p->kv_dtype), q_elem = oracle_bytes(p->q_dtype);
-    const int64_t unit = (int64_t)N_KEYS * HEADS * DIM;
-    s->k = (pkv_kv_view){ NULL,
-                          p->kv_dtype,
-                          3,
-                          2,
-                          HEADS,
-                          DIM,
-                          unit,
-                          HEADS * DIM,
-                          DIM,
-                          { NULL, 0, 0, 0 },
-                          { NULL, 0, 0, 0 } };
-    if (which == 0) s->k.block_stride = huge;
-    if (which == 1) s->k.token_stride = huge;
-    if (which == 2) s->k.head_stride = huge;
-    if (which == 5) { /* many blocks of a usual size */
-        s->k.n_blocks = (int32_t)(huge / unit) + 1;
-        s->k.block_stride = unit;
-    }
+    *n = (pkv_scales){ NULL, N_KEYS * HEADS, HEADS, 1 };
+    if (which == SCALE_BLOCK) n->block_stride = huge;
+    if (which == SCALE_TOKEN) n->token_stride = huge;
+    if (which == SCALE_HEAD) n->head_stride = huge;
+    n->data = take(s, PKV_F32,
+                   (s->k.n_blocks - 1) * n->block_stride + n->token_stride + n->head_stride + 1);
+}
+
+/* `huge` is the element stride that one of the dims gets; block ids go up to 2. */
+static bool place(struct sparse *s, const struct attn_problem *p, enum far which, int64_t huge)
+{
+    const int64_t unit = (int64_t)N_KEYS * HEADS * ROW;
+    s->k = (pkv_kv_view){ .dtype = p->kv_dtype,
+                          .n_blocks = 3,
+                          .block_tokens = 2,
+                          .n_heads = HEADS,
+                          .dim = DIM,
+                          .block_stride = which == BLOCK ? huge : unit,
+                          .token_stride = which == TOKEN ? huge : HEADS * ROW,
+                          .head_stride = which == HEAD ? huge : ROW };
+    if (which == MANY_BLOCKS) s->k.n_blocks = (int32_t)(huge / unit) + 1;
     s->v = s->k;
     const int64_t kv_elems =
         (s->k.n_blocks - 1) * s->k.block_stride + s->k.token_stride + s->k.head_stride + DIM;
-    const int64_t row = which == 3 ? huge : HEADS * DIM, head = which == 4 ? huge : DIM;
-    s->q = (pkv_tensor3){ NULL, p->q_dtype, HEADS, DIM, ROWS, row, head };
+    const int64_t row = which == Q_ROW ? huge : HEADS * DIM, head = which == Q_HEAD ? huge : DIM;
+    s->q = (pkv_tensor3){ NULL, p->q_dtype, HEADS, DIM, p->q_len[0], row, head };
     s->out = s->q;
-    s->lse = (pkv_lse){ NULL, which == 3 ? huge : HEADS, which == 4 ? huge : 1, 0 };
-    const int64_t q_elems = (ROWS - 1) * row + (HEADS - 1) * head + DIM;
-    s->k.data = take(s, kv_elems, elem);
-    s->v.data = take(s, kv_elems, elem);
-    s->q.data = take(s, q_elems, q_elem);
-    s->out.data = take(s, q_elems, q_elem);
-    s->lse.data = take(s, q_elems, (int32_t)sizeof(float));
+    s->lse = (pkv_lse){ NULL, which == Q_ROW ? huge : HEADS, which == Q_HEAD ? huge : 1, 0 };
+    const int64_t q_elems = (p->q_len[0] - 1) * row + (HEADS - 1) * head + DIM;
+    s->k.data = take(s, p->kv_dtype, kv_elems);
+    s->v.data = take(s, p->kv_dtype, kv_elems);
+    s->q.data = take(s, p->q_dtype, q_elems);
+    s->out.data = take(s, p->q_dtype, q_elems);
+    s->lse.data = take(s, PKV_F32, q_elems);
+    if (attn_is_codes(p->kv_dtype)) {
+        place_numbers(s, &s->k.scales, which, huge);
+        place_numbers(s, &s->v.scales, which, huge);
+    }
+    if (p->kv_dtype == PKV_U4) {
+        place_numbers(s, &s->k.zeros, which, huge);
+        place_numbers(s, &s->v.zeros, which, huge);
+    }
     for (int i = 0; i < s->n_mem; i++)
         if (!s->mem[i]) return false;
     return true;
 }
 
+static void put(const pkv_kv_view *v, int32_t block, int32_t j, int32_t h, const float *codes,
+                const float *scale, const float *zero)
+{
+    const pkv_scales *s = &v->scales, *z = &v->zeros;
+    const int64_t row = (int64_t)j * HEADS + h;
+    attn_put_row(v, block, j % 2, h, codes + row * DIM);
+    if (s->data)
+        s->data[block * s->block_stride + j % 2 * s->token_stride + h * s->head_stride] =
+            scale[row];
+    if (z->data)
+        z->data[block * z->block_stride + j % 2 * z->token_stride + h * z->head_stride] = zero[row];
+}
+
 static void write_inputs(const struct sparse *s, const struct attn_problem *p, const int32_t *ids)
 {
     for (int32_t j = 0; j < N_KEYS; j++)
-        for (int32_t h = 0; h < HEADS; h++)
-            for (int32_t d = 0; d < DIM; d++) {
-                const int64_t at = ids[j / 2] * s->k.block_stride + j % 2 * s->k.token_stride +
-                                   h * s->k.head_stride + d;
-                const int32_t from = (j * HEADS + h) * DIM + d;
-                oracle_store(p->kv_dtype, s->k.data, at, (double)p->k[0][from]);
-                oracle_store(p->kv_dtype, s->v.data, at, (double)p->v[0][from]);
-            }
+        for (int32_t h = 0; h < HEADS; h++) {
+            put(&s->k, ids[j / 2], j, h, p->k[0], p->k_scale.of[0], p->k_zero.of[0]);
+            put(&s->v, ids[j / 2], j, h, p->v[0], p->v_scale.of[0], p->v_zero.of[0]);
+        }
     for (int32_t i = 0; i < p->n_rows; i++)
         for (int32_t h = 0; h < HEADS; h++)
             for (int32_t d = 0; d < DIM; d++)
@@ -117,15 +142,14 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     batch.q_indptr = indptr;
     opts.bad = bad;
     const char *name = pkv_attn_kernel_name(c->be, &s->q, &s->k, &s->v, &batch, &opts, p->q_len[0]);
-    const bool decode[1] = { name && strncmp(name, "attention_short", 15) == 0 &&
-                             !strstr(name, "_scalar") };
+    const struct attn_route route = { c->isa, name && strstr(name, "_short_"), false };
     if (status == PKV_OK)
         status = pkv_attn_run(c->be, &s->q, &s->k, &s->v, &batch, &opts, work.data, bytes, &s->out,
                               &s->lse);
     CHECK(c, status == PKV_OK || bad[0] == PKV_BAD_NULL_BLOCK, "status %s, bad %#x",
           pkv_status_name(status), (unsigned)bad[0]);
     collect(s, p, &r);
-    attn_judge(c, p, &r, decode);
+    attn_judge(c, p, &r, &route);
     attn_result_free(&r);
     hostile_destroy(&work);
 }
@@ -134,18 +158,19 @@ static void far_offsets(struct check *c)
 {
     struct attn_problem p = attn_usual(c);
     struct sparse s = { .n_mem = 0 };
-    const int which = (int)(c->seed % 6);
+    const int n_kinds = attn_is_codes(c->dtype) ? 9 : 6;
+    const enum far which = (enum far)(c->seed % n_kinds);
     /* In elements: just above 2^31 once, above 2^32 with id or row 2; ids from 2^32 on if many. */
-    const int64_t huge = (c->seed / 6 % 2 ? (INT64_C(1) << 32) : (INT64_C(1) << 31)) + 64;
+    const int64_t huge = (c->seed / n_kinds % 2 ? (INT64_C(1) << 32) : (INT64_C(1) << 31)) + 64;
     p.n_q_heads = p.n_kv_heads = HEADS;
     p.k_dim = p.v_dim = DIM;
     p.kv_len[0] = N_KEYS;
     p.block_tokens = 2;
-    p.q_len[0] = rng_chance(&c->rng, 50) && which < 3 ? 1 : ROWS;
+    p.q_len[0] = (const int32_t[]){ 1, 3, ROWS }[rng_int(&c->rng, which == Q_ROW, 2)];
     attn_fill(c, &p);
     if (place(&s, &p, which, huge)) {
         int32_t ids[N_KEYS / 2] = { 2, 0, 1 }; /* the null block is as good as any other here */
-        if (which == 5) ids[0] = s.k.n_blocks - 1, ids[2] = s.k.n_blocks - 2;
+        if (which == MANY_BLOCKS) ids[0] = s.k.n_blocks - 1, ids[2] = s.k.n_blocks - 2;
         write_inputs(&s, &p, ids);
         run(c, &p, &s, ids);
     } else {
@@ -156,6 +181,6 @@ static void far_offsets(struct check *c)
 }
 
 const struct check_case attn_sparse_cases[] = {
-    { "attention", "far_offsets", far_offsets, 12, 12, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "attention", "far_offsets", far_offsets, 18, 18, TYPED_STORES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -29,6 +29,7 @@ static struct attn_problem draw(struct check *c)
         p.kv_len[b] = rng_int(&c->rng, 1, 60);
         p.q_len[b] = rng_chance(&c->rng, 60) ? 1 : rng_int(&c->rng, 1, 4);
     }
+    attn_draw_scales(c, &p);
     attn_fill(c, &p);
     return p;
 }
@@ -135,19 +136,6 @@ static struct damage damage(struct check *c, struct attn_instance *inst)
     return d;
 }
 
-/* Block 0 is all zero, as a store has it. */
-static void zero_null_block(struct attn_instance *inst)
-{
-    for (int32_t t = 0; t < inst->k.block_tokens; t++)
-        for (int32_t h = 0; h < inst->k.n_heads; h++)
-            for (int32_t d = 0; d < inst->k.dim; d++) {
-                oracle_store(inst->k.dtype, inst->k.data,
-                             t * inst->k.token_stride + h * inst->k.head_stride + d, 0);
-                oracle_store(inst->v.dtype, inst->v.data,
-                             t * inst->v.token_stride + h * inst->v.head_stride + d, 0);
-            }
-}
-
 static void check_report(struct check *c, const struct attn_instance *inst, pkv_status status,
                          const struct damage *d)
 {
@@ -183,12 +171,13 @@ static void damaged(struct check *c)
     struct attn_instance inst;
     struct attn_result clean = { 0 }, r = { 0 };
     struct attn_layout layout = attn_draw_layout(c);
+    layout.open = true;
     attn_build(c, &p, &layout, &inst);
     CHECK(c, attn_call(c, &inst, &clean) == PKV_OK, "clean table refused");
     attn_destroy(&inst);
 
     attn_build(c, &p, &layout, &inst);
-    if (inst.table) zero_null_block(&inst);
+    if (inst.table) attn_zero_null_block(&inst);
     const struct damage d = damage(c, &inst);
     pkv_status status = attn_call(c, &inst, &r);
     check_report(c, &inst, status, &d);
@@ -216,26 +205,37 @@ static void damaged(struct check *c)
     attn_free(&p);
 }
 
+/* Numbers of the null block are 0, but where it shares them with all blocks. */
+static void set_zero(const pkv_scales *s, struct attn_numbers *n, int32_t b, int32_t j)
+{
+    if (s->data && s->block_stride > 0) n->of[b][j] = 0.f; /* one kv head here */
+}
+
 /* Id 0 in sight is read as it is: the result is that of zero keys and values there. */
 static void null_block(struct check *c)
 {
     struct attn_problem p = draw(c);
     struct attn_instance inst;
     struct attn_result r = { 0 };
-    bool decode[ATTN_MAX_SEQS];
+    struct attn_route routes[ATTN_MAX_SEQS];
     struct attn_layout layout = attn_draw_layout(c);
     layout.table = c->seed % 2 ? TABLE_DENSE : TABLE_CSR;
     attn_build(c, &p, &layout, &inst);
-    attn_levels(c, &inst, decode);
-    zero_null_block(&inst);
+    attn_routes(c, &inst, routes);
+    attn_zero_null_block(&inst);
     const struct damage d = damage_id(c, &inst, 0);
     const pkv_status status = attn_call(c, &inst, &r);
     check_report(c, &inst, status, &d);
     const int32_t first = (int32_t)d.idx * p.block_tokens;
-    for (int32_t j = first; j < p.kv_len[d.seq] && j < first + p.block_tokens; j++)
+    for (int32_t j = first; j < p.kv_len[d.seq] && j < first + p.block_tokens; j++) {
         for (int32_t e = 0; e < p.k_dim; e++)
             p.k[d.seq][j * p.k_dim + e] = p.v[d.seq][j * p.v_dim + e] = 0.f;
-    attn_judge(c, &p, &r, decode);
+        set_zero(&inst.k.scales, &p.k_scale, d.seq, j);
+        set_zero(&inst.v.scales, &p.v_scale, d.seq, j);
+        set_zero(&inst.k.zeros, &p.k_zero, d.seq, j);
+        set_zero(&inst.v.zeros, &p.v_zero, d.seq, j);
+    }
+    attn_judge(c, &p, &r, routes);
     attn_result_free(&r);
     attn_destroy(&inst);
     attn_free(&p);
@@ -249,6 +249,7 @@ static void garbage(struct check *c)
     struct attn_result r = { 0 };
     struct attn_layout layout = attn_draw_layout(c);
     layout.pad_rows = 0; /* they may become somebody's */
+    layout.open = true;
     attn_build(c, &p, &layout, &inst);
     for (int i = 0; i < inst.n_mem; i++) {
         struct hostile *m = &inst.mem[i];
@@ -269,8 +270,8 @@ static void garbage(struct check *c)
 }
 
 const struct check_case attn_table_cases[] = {
-    { "attention", "damaged", damaged, 60, 25, true },
-    { "attention", "null_block", null_block, 20, 6, true },
-    { "attention", "garbage", garbage, 60, 20, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "attention", "damaged", damaged, 60, 25, TYPED_STORES },
+    { "attention", "null_block", null_block, 20, 6, TYPED_STORES },
+    { "attention", "garbage", garbage, 60, 20, TYPED_STORES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_LEVELS = PKV_ISA_NEON + 1 };
+enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_WRONG = 128, MAX_LEVELS = PKV_ISA_NEON + 1 };
 
 struct feature {
     const char *name;
@@ -19,8 +19,15 @@ struct kind {
     struct feature features[MAX_FEATURES];
 };
 
+struct wrong {
+    pkv_isa asked, want;
+    const char *name;
+    long n;
+};
+
 static struct kind kinds[MAX_KINDS];
-static int n_kinds;
+static struct wrong wrongs[MAX_WRONG];
+static int n_kinds, n_wrong;
 
 static void full_table(const char *what)
 {
@@ -54,6 +61,17 @@ void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dt
 {
     struct feature *f = find(what, feature);
     for (int t = first; t <= (int)last; t++) f->expected[t] = true;
+}
+
+void cover_wrong(pkv_isa asked, const char *name, pkv_isa want)
+{
+    struct wrong *w = wrongs;
+    while (w < wrongs + n_wrong && (w->asked != asked || strcmp(w->name, name) != 0)) w++;
+    if (w == wrongs + n_wrong) {
+        if (n_wrong++ == MAX_WRONG) full_table(name);
+        *w = (struct wrong){ asked, want, name, 0 };
+    }
+    w->n++;
 }
 
 static bool met(const struct kind *k, int isa, int dtype)
@@ -91,5 +109,8 @@ int cover_print(bool full)
         for (int isa = 0; isa < MAX_LEVELS; isa++)
             for (int t = 0; t < PKV_DTYPE_COUNT; t++)
                 if (met(k, isa, t)) empty += print_line(k, isa, t, full);
-    return full ? empty : 0;
+    for (const struct wrong *w = wrongs; w < wrongs + n_wrong; w++)
+        printf("FAILED  level %s: %ld units went to %s, not to a kernel of %s\n",
+               pkv_isa_name(w->asked), w->n, w->name, pkv_isa_name(w->want));
+    return n_wrong + (full ? empty : 0);
 }

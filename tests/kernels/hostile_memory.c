@@ -6,6 +6,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(data, bytes) ((void)(data), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(data, bytes) ((void)(data), (void)(bytes))
+#endif
+
 enum { PAGE = 4096, CANARY = 0xa5 };
 
 struct hostile hostile_create(size_t bytes, unsigned char fill)
@@ -26,6 +38,7 @@ struct hostile hostile_create(size_t bytes, unsigned char fill)
 
 void hostile_destroy(struct hostile *m)
 {
+    hostile_allow(m->map, m->map_bytes);
     if (m->map) munmap(m->map, m->map_bytes);
     *m = (struct hostile){ 0 };
 }
@@ -33,6 +46,16 @@ void hostile_destroy(struct hostile *m)
 void hostile_lock(struct hostile *m)
 {
     if (m->map_bytes > PAGE) mprotect(m->map, m->map_bytes - PAGE, PROT_READ);
+}
+
+void hostile_forbid(void *data, size_t bytes)
+{
+    ASAN_POISON_MEMORY_REGION(data, bytes);
+}
+
+void hostile_allow(void *data, size_t bytes)
+{
+    ASAN_UNPOISON_MEMORY_REGION(data, bytes);
 }
 
 bool hostile_intact(const struct hostile *m)

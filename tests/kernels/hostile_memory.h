@@ -21,6 +21,11 @@ struct hostile hostile_create(size_t bytes, unsigned char fill);
 void hostile_destroy(struct hostile *m);
 /* From now on writing is a signal, too. */
 void hostile_lock(struct hostile *m);
+/* Bytes that must not be read, and those that may be again. Only AddressSanitizer sees it, in steps
+ * of 8 bytes: what is forbidden starts at any byte and ends at a multiple of 8, or is allowed again
+ * up to any byte from a multiple of 8 on. */
+void hostile_forbid(void *data, size_t bytes);
+void hostile_allow(void *data, size_t bytes);
 /* Nobody wrote in front. */
 bool hostile_intact(const struct hostile *m);
 

@@ -6,29 +6,43 @@
 
 #include "pagedkv/base.h"
 
+/* Stored rows: value = scale * (code - zero). The types without scales store values. */
+struct oracle_rows {
+    const float *codes; /* [kv_len][n_kv_heads][dim] */
+    const float *scale; /* [kv_len][n_kv_heads][dim / scale_dim] or NULL: 1 */
+    const float *zero;  /* like scale, or NULL: 0 */
+    int32_t dim;
+    int32_t scale_dim; /* neighbours that share a scale; 0: all of a row */
+};
+
 struct oracle_seq {
-    int32_t q_len, kv_len, n_q_heads, n_kv_heads, k_dim, v_dim;
-    const float *q;       /* [q_len][n_q_heads][k_dim] */
-    const float *k;       /* [kv_len][n_kv_heads][k_dim] */
-    const float *v;       /* [kv_len][n_kv_heads][v_dim] */
+    int32_t q_len, kv_len, n_q_heads, n_kv_heads;
+    const float *q; /* [q_len][n_q_heads][k.dim] */
+    struct oracle_rows k, v;
     int64_t pos0;         /* position of key 0 */
     const int32_t *q_pos; /* [q_len] or NULL */
-    double scale;         /* 0: 1 / sqrt(k_dim) */
+    bool q_detached;      /* q_pos says nothing of keys */
+    double scale;         /* 0: 1 / sqrt(k.dim) */
     double softcap;       /* 0: off */
     int32_t window_left, window_right;
     bool causal;
+    const uint32_t *mask; /* [q_len][mask_stride] or NULL */
+    int64_t mask_stride;
     const float *alibi, *sink; /* [n_q_heads] or NULL */
 };
 
-enum { ORACLE_MAX_DIM = 256 };
+enum { ORACLE_MAX_DIM = 512 };
 
 /* One row of one head: the result, and what its error bounds are made of. */
 struct oracle_row {
     double o[ORACLE_MAX_DIM], lse; /* natural */
-    double v_bar[ORACLE_MAX_DIM];  /* sum of p |v| */
-    double v_max[ORACLE_MAX_DIM];  /* largest |v| */
-    double z_abs;                  /* scale * max over visible j of sum |q k| */
-    double alibi_abs;              /* largest |ALiBi term| of keys within 25 of the maximum */
+    double v_bar[ORACLE_MAX_DIM];  /* sum of p * |scale| * (|code| + |zero|) */
+    double v_max[ORACLE_MAX_DIM];  /* largest |scale| * (|code| + |zero|) */
+    double code_max;               /* largest |code| + |zero| of V; 0 without scales */
+    double z_abs;                  /* scale * max over j of sum |sK| (|q code| + |q zero|) */
+    double z_step;                 /* scale * amax(q) * max over j of sum |sK code|: for int8_qk */
+    double z_flush;   /* scale * (sum |q| + max over j of sum |k|): for flushed subnormals */
+    double alibi_abs; /* largest |ALiBi term| of keys within 25 of the maximum */
     int32_t n_visible;
 };
 
@@ -37,10 +51,12 @@ bool oracle_sees(const struct oracle_seq *s, int32_t row, int32_t key);
 void oracle_attention(const struct oracle_seq *s, int32_t row, int32_t head, double *z_scratch,
                       struct oracle_row *out);
 
-/* How a kernel got there: what differs between levels and paths. */
+/* How a kernel got there: what differs between levels and paths, see docs/numerics.md. */
 struct oracle_path {
     int32_t terms;     /* T: sequential additions on the longest path */
     double p_roundoff; /* uP: 0 where p stays float32 */
+    bool int8_qk;      /* q rounded to 15 bits */
+    bool flushes;      /* dot products that take and give subnormals as 0 */
     pkv_dtype out;
 };
 /* Bounds of docs/numerics.md on |o[d] - o*[d]| and |lse - lse*|, per element, from the data. */

@@ -1,0 +1,161 @@
+/* Judging attention: within docs/numerics.md, and bit by bit. */
+#include "attn_problem.h"
+#include "oracle/oracle_numbers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void attn_result_free(struct attn_result *r)
+{
+    free(r->o);
+    free(r->lse);
+    *r = (struct attn_result){ 0 };
+}
+
+static struct oracle_rows rows_of(const float *codes, const struct attn_numbers *scale,
+                                  const struct attn_numbers *zero, int32_t b, int32_t dim)
+{
+    return (struct oracle_rows){ codes, scale->of[b], zero->of[b], dim, 0 };
+}
+
+struct oracle_seq attn_oracle(const struct attn_problem *p, int32_t b)
+{
+    return (struct oracle_seq){
+        .q_len = p->q_len[b],
+        .kv_len = p->kv_len[b],
+        .n_q_heads = p->n_q_heads,
+        .n_kv_heads = p->n_kv_heads,
+        .q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * p->k_dim),
+        .k = rows_of(p->k[b], &p->k_scale, &p->k_zero, b, p->k_dim),
+        .v = rows_of(p->v[b], &p->v_scale, &p->v_zero, b, p->v_dim),
+        .pos0 = p->with_pos0 ? p->pos0[b] : 0,
+        .q_pos = p->q_pos ? p->q_pos + p->row0[b] : NULL,
+        .q_detached = p->q_detached,
+        .scale = (double)p->opts.scale,
+        .softcap = (double)p->opts.softcap,
+        .window_left = p->opts.window_left,
+        .window_right = p->opts.window_right,
+        .causal = p->opts.causal,
+        .mask = p->mask ? p->mask + (int64_t)p->row0[b] * p->mask_words : NULL,
+        .mask_stride = p->mask_words,
+        .alibi = p->opts.alibi ? p->alibi : NULL,
+        .sink = p->opts.sink ? p->sink : NULL,
+    };
+}
+
+static int32_t at_most(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+struct oracle_path attn_path(const struct attn_problem *p, const struct attn_route *route,
+                             int32_t n, int32_t kv_len)
+{
+    const bool bf16 = p->kv_dtype == PKV_BF16 && p->q_dtype == PKV_BF16;
+    const bool rounds_p =
+        bf16 && !route->is_short && (route->isa == PKV_ISA_AVX512BF16 || route->isa == PKV_ISA_AMX);
+    const int32_t vector = 16 + at_most(kv_len, 1024) / 32 + 3 * ((kv_len + 1023) / 1024);
+    return (struct oracle_path){
+        .terms = route->isa == PKV_ISA_SCALAR ? n : at_most(n, vector),
+        .p_roundoff = rounds_p ? 0x1p-8 : 0,
+        .flushes = rounds_p,
+        .int8_qk = route->int8_qk,
+        .out = p->q_dtype,
+    };
+}
+
+static void judge_lse(struct check *c, const struct oracle_seq *s, const struct oracle_row *want,
+                      const struct oracle_path *path, double got, bool base2, struct attn_place at)
+{
+    const double lse = base2 ? want->lse / log(2) : want->lse;
+    const double bound = oracle_bound_lse(s, want, path, base2), err = fabs(got - lse);
+    if (isinf(lse) || isinf(got)) {
+        CHECK(c, got == lse, "lse of sequence %d row %d head %d: %g, must be %g", at.seq, at.row,
+              at.head, got, lse);
+        return;
+    }
+    CHECK(c, err <= bound,
+          "lse of sequence %d row %d head %d: %.9g, want %.9g, off %.3g, bound %.3g", at.seq,
+          at.row, at.head, got, lse, err, bound);
+}
+
+static void judge_o(struct check *c, const struct oracle_seq *s, const struct oracle_row *want,
+                    const struct oracle_path *path, const void *o, struct attn_place at)
+{
+    for (int32_t d = 0; d < s->v.dim; d++) {
+        const double got = oracle_load(path->out, o, d);
+        const double bound = oracle_bound_o(s, want, path, d), err = fabs(got - want->o[d]);
+        const bool empty = want->n_visible == 0;
+        CHECK(c, empty ? got == 0 && !signbit(got) : err <= bound,
+              "out of sequence %d row %d head %d dim %d: %.9g, want %.9g, off %.3g, bound %.3g, "
+              "%d keys visible",
+              at.seq, at.row, at.head, d, got, want->o[d], err, bound, want->n_visible);
+        /* How tight the bound is shows where the rounding of the output does not cover all. */
+        if (empty || path->out != PKV_F32 || c->failed) continue;
+        const double sums = oracle_bound_o_sums(s, want, path, d);
+        if (sums > 0x1p-100) c->ratio = fmax(c->ratio, (err - 0x1p-24 * fabs(want->o[d])) / sums);
+    }
+}
+
+void attn_judge_row(struct check *c, const struct oracle_seq *s, const struct oracle_row *want,
+                    const struct oracle_path *path, const void *o, const float *lse, bool base2,
+                    struct attn_place at)
+{
+    judge_o(c, s, want, path, o, at);
+    if (lse) judge_lse(c, s, want, path, (double)*lse, base2, at);
+}
+
+/* Rows that the oracle has time for. */
+static bool looks_at(struct check *c, const struct attn_problem *p, int32_t b, int32_t i)
+{
+    const double row_work = (double)p->kv_len[b] * p->n_q_heads * (double)(p->k_dim + p->v_dim);
+    const double share = 3e6 / (row_work * p->q_len[b] + 1);
+    if (share >= 1 || i < 2 || i >= p->q_len[b] - 2) return true;
+    return rng_int(&c->rng, 0, 9999) < (int32_t)(share * 10000);
+}
+
+void attn_judge(struct check *c, const struct attn_problem *p, const struct attn_result *r,
+                const struct attn_route *routes)
+{
+    int32_t longest = 1;
+    for (int32_t b = 0; b < p->n_seqs; b++)
+        if (p->kv_len[b] > longest) longest = p->kv_len[b];
+    double *z = malloc((size_t)longest * sizeof(double));
+    if (!z) exit(2);
+    for (int32_t b = 0; b < p->n_seqs && !c->failed; b++) {
+        const struct oracle_seq s = attn_oracle(p, b);
+        for (int32_t i = 0; i < p->q_len[b]; i++) {
+            if (!looks_at(c, p, b, i)) continue;
+            for (int32_t h = 0; h < p->n_q_heads; h++) {
+                const int64_t at = (int64_t)(p->row0[b] + i) * p->n_q_heads + h;
+                struct oracle_row want;
+                oracle_attention(&s, i, h, z, &want);
+                const struct oracle_path path = attn_path(p, &routes[b], want.n_visible, s.kv_len);
+                attn_judge_row(
+                    c, &s, &want, &path, (char *)r->o + at * p->v_dim * oracle_bytes(p->q_dtype),
+                    r->lse ? r->lse + at : NULL, p->base2, (struct attn_place){ b, i, h });
+            }
+        }
+    }
+    free(z);
+}
+
+void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
+                    const struct attn_result *b, const bool *skip, const char *what)
+{
+    const size_t o_row = (size_t)(p->n_q_heads * p->v_dim * oracle_bytes(p->q_dtype));
+    const size_t lse_row = (size_t)p->n_q_heads * sizeof(float);
+    for (int32_t s = 0; s < p->n_seqs; s++) {
+        const size_t row = (size_t)p->row0[s], n = (size_t)p->q_len[s];
+        if (skip && skip[s]) continue;
+        const bool o_same =
+            memcmp((char *)a->o + row * o_row, (char *)b->o + row * o_row, n * o_row) == 0;
+        const bool lse_same = !a->lse || !b->lse ||
+                              memcmp((char *)a->lse + row * lse_row, (char *)b->lse + row * lse_row,
+                                     n * lse_row) == 0;
+        CHECK(c, o_same, "%s changes bits of out in sequence %d", what, s);
+        CHECK(c, lse_same, "%s changes bits of lse in sequence %d", what, s);
+    }
+}

@@ -1,0 +1,89 @@
+/* Which kernel takes a sequence, and what that exercises. */
+#include "attn_instance.h"
+#include "coverage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The level whose kernels a call at level `isa` must get: its own where it has better ones than the
+ * level below. */
+static pkv_isa expected(pkv_isa isa, const struct attn_problem *p, bool is_short, bool int8_qk)
+{
+    if (isa == PKV_ISA_AMX && !is_short && p->kv_dtype == PKV_BF16) return isa;
+    if (isa == PKV_ISA_AMX) isa = PKV_ISA_AVX512BF16;
+    if (isa != PKV_ISA_AVX512BF16) return isa;
+    const bool has_one = (!is_short && p->kv_dtype == PKV_BF16) || int8_qk;
+    return has_one ? isa : PKV_ISA_AVX512;
+}
+
+static bool parse(const char *name, const struct attn_problem *p, struct attn_route *r)
+{
+    char want[64];
+    const char *const isa = strrchr(name, '_');
+    if (!isa || pkv_isa_from_name(isa + 1, &r->isa) != PKV_OK) return false;
+    r->int8_qk = strncmp(name, "attention_short_int8qk_", 23) == 0;
+    r->is_short = strncmp(name, "attention_short_", 16) == 0;
+    snprintf(want, sizeof(want), "attention_%s_%s_%s", r->is_short ? "short" : "rows",
+             r->int8_qk ? "int8qk" : pkv_dtype_name(p->kv_dtype), isa + 1);
+    return strcmp(name, want) == 0;
+}
+
+/* Names of the features of a problem that are on. */
+static void cover_sequence(const struct attn_instance *inst, int32_t b, const struct attn_route *r)
+{
+    const struct attn_problem *p = inst->problem;
+    const pkv_attn_opts *o = &p->opts;
+    const char *const what = r->int8_qk    ? "attention int8_qk"
+                             : r->is_short ? "attention short"
+                                           : "attention rows";
+    static const char *const scales[] = { "no-scale", "s-tensor", "s-head",
+                                          "s-block",  "s-token",  "s-token-head" };
+    static const char *const tables[] = { "dense", "csr", "contiguous" };
+    const bool window = o->window_left >= 0 || o->window_right >= 0;
+    const struct {
+        const char *name;
+        bool on;
+    } features[] = {
+        { "all", true },
+        { "causal", o->causal != 0 },
+        { "not-causal", !o->causal },
+        { "window", window },
+        { "softcap", o->softcap > 0 },
+        { "alibi", o->alibi != NULL },
+        { "sink", o->sink != NULL },
+        { "mask", p->mask != NULL },
+        { "q_pos", p->q_pos != NULL },
+        { "detached", p->q_detached },
+        { "lse", p->with_lse },
+        { "chunks", p->kv_len[b] > 1024 },
+        { "dims-differ", p->k_dim != p->v_dim },
+        { "q-f16", p->q_dtype == PKV_F16 },
+        { "q-bf16", p->q_dtype == PKV_BF16 },
+        { "mixed", p->n_seqs > 1 },
+        { tables[inst->layout.table], true },
+        { scales[p->k_scale.per], attn_is_codes(p->kv_dtype) },
+        { "zeros", p->k_zero.per != PER_NONE },
+    };
+    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
+        if (features[i].on) cover(what, r->isa, p->kv_dtype, features[i].name);
+}
+
+void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes)
+{
+    const struct attn_problem *p = inst->problem;
+    for (int32_t b = 0; b < p->n_seqs; b++) {
+        struct attn_route *r = &routes[b];
+        const char *name = pkv_attn_kernel_name(c->be, &inst->q, &inst->k, &inst->v, &inst->batch,
+                                                &inst->opts, p->q_len[b]);
+        *r = (struct attn_route){ PKV_ISA_SCALAR, true, false };
+        CHECK(c, name && parse(name, p, r), "sequence %d goes to '%s'", b, name ? name : "nobody");
+        const pkv_isa want = expected(c->isa, p, r->is_short, r->int8_qk);
+        const int32_t group = p->n_q_heads / p->n_kv_heads;
+        const bool is_short = p->q_len[b] <= 1 || p->q_len[b] * group <= 32;
+        CHECK(c, r->is_short == is_short, "sequence %d of %d rows goes to %s", b, p->q_len[b],
+              name);
+        if (name && r->isa != want) cover_wrong(c->isa, name, want);
+        if (p->q_len[b] > 0) cover_sequence(inst, b, r);
+        c->n_level_units += r->isa == c->isa;
+    }
+}
