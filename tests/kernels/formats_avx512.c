@@ -3,5 +3,5 @@
 
 #include "kernels/formats_probe.inc"
 
-const struct formats formats_avx512 = { "avx512",    LANES,        probe_line_codes,  probe_line,
+const struct formats formats_avx512 = { "avx512",    LANES,        probe_pair,
                                         probe_codes, probe_values, probe_has_nan_code };

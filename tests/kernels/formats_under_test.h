@@ -10,10 +10,9 @@
 struct formats {
     const char *level;
     int lanes;
-    int (*line_codes)(pkv_dtype dtype);
-    /* Codes to floats: a line, in natural order; n codes and zeros, `lanes` in all, as numbers and
+    /* Codes to floats in natural order: 2 lanes; n codes and zeros, `lanes` in all, as numbers and
      * as values. */
-    void (*line)(float *dst, pkv_dtype dtype, const void *src);
+    void (*pair)(float *dst, pkv_dtype dtype, const void *src);
     void (*codes)(float *dst, pkv_dtype dtype, const void *src, int n);
     void (*values)(float *dst, pkv_dtype dtype, const void *src, int n);
     bool (*has_nan_code)(const void *src, int n);

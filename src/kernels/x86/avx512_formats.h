@@ -1,38 +1,32 @@
 /* Rows of K and V of every stored type as vectors of floats, avx512 level; included after
  * avx512_vec.h. avx2_formats.h offers the same.
  *
- *   codes_unit(dtype)            what codes come as: value / codes_unit. 256 for e4m3, else 1
- *   v_codes_part(dtype, p, n)    n codes from p, n = LANES or 8; lanes behind them are 0
- *   v_load_codes_part, v_load_codes(dtype, p)
- *                                the same as values, with the NaN of e4m3
- *   line_codes(dtype)            codes in 64 bytes of a row, a line
- *   v_line(dtype, p, i)          vector i < line_codes / LANES of the line at p, in line order
- *   line_element(dtype, at)      the code of the line that stands at place at = i * LANES + lane
- *   has_nan_code(p, n)           whether a NaN of e4m3 is among n codes
+ *   v_load_codes(dtype, p), v_load_codes_part(dtype, p, n)
+ *                             codes as floats, n = LANES or 8; lanes behind them are 0
+ *   v_codes_part(dtype, p, n) the same in units of codes_unit, without the NaN of e4m3
+ *   v_codes_pair(dtype, p, x) 2 LANES codes, likewise: those of even index to x[0], of odd to x[1]
+ *                             for the types of codes_split, else in order
+ *   codes_unit(dtype)         256 for e4m3, else 1
+ *   has_nan_code(p, n)        whether a NaN of e4m3 is among n codes, n a multiple of 8
  *
- * The dtype is a constant. No byte is read but those of the codes asked for. v_codes_part and
- * v_line take the NaN codes of e4m3 for 480: where sums are made of many rows, asking has_nan_code
- * once for each is cheaper.
+ * The dtype is a constant. No byte is read but those of the codes asked for. The NaN codes of e4m3
+ * come out as 480 where they are not looked for: asking has_nan_code once per row is cheaper.
  *
- * Line order is the order in which codes come out of a register with the fewest operations, so that
- * whoever brings the other factor into it once saves them for every row:
- *
- *   u4        dword d, nibble i   ->  vector i, lane d            (8 vectors from one load)
- *   e4m3 e5m2 word w, byte i      ->  vector i, lane w            (2 vectors from half a line)
- *
- * Cycles per 16 codes when 4 query heads share them, dot and p * V from L1, Zen 5, gcc 12 (2.0 is
- * the limit of two FMA a cycle; f16 2.36, f32 2.12; operations besides the 4 FMA in brackets):
- *   int8  sign extension, convert: 2.35 (2) natural order. Bytes put into the mantissa of 2^23 and
- *         2^15 by one ternary operation, less that: 2.36 (2.25). Unpacked with zeros, times 2^24:
- *         2.29 (2.5), not worth a unit of 2^-24
- *   u4    shift, 16 floats by vpermps: 2.40 (1.9) line order, 2.58 (3) natural. By masks and
- *         magic numbers: 2.46 (2.1). Mask, convert, powers of two left in: 2.37 (2)
- *   e5m2  to the upper byte of f16: 2.42 (2.5) line order, 2.50 from a whole line with its halves
- *         extracted, 2.75 (3) natural
- *   e4m3  to f16 with the exponent 8 too small: 2.76 (3.5) line order, 2.91 halves extracted, 3.08
- *         (4) natural. To f32 with the exponent 120 too small: 2.45 (3), but small codes are
- *         subnormal there, which other processors take 150 cycles for; and brought to scale by a
- *         product: 4.4. 256 floats by gather: 17.7 */
+ * Cycles per 16 codes when 4 query heads share them, dot and p * V from L1, Zen 5, gcc 12; 2.0 is
+ * the limit of two FMA a cycle, and f16 takes 2.36, bf16 as pair 2.15. Operations besides the four
+ * FMA in brackets. "By dword": nibble or byte i of every dword to vector i, a whole line at once.
+ *   int8  sign extension, convert: 2.35 (2). By dword, into the mantissas of 2^23 and 2^15 by one
+ *         ternary operation, less that: 2.36 (2.25). Unpacked with zeros, times 2^24: 2.29 (2.5),
+ *         not worth a unit of 2^24
+ *   u4    bytes to dwords, mask or shift, convert, even and odd apart: 2.37 (2.5). With vpermps of
+ *         16 floats: 2.44 (2). By dword, shift, vpermps: 2.39 (1.9); magic numbers: 2.46 (2.1).
+ *         In order: 2.58 (3)
+ *   e5m2  to the upper byte of f16, even and odd apart: 2.42 (2.5). From whole lines, halves
+ *         extracted: 2.50. In order: 2.75 (3)
+ *   e4m3  to f16 with an exponent 8 too small, even and odd apart: 2.76 (3.5). From whole lines:
+ *         2.91. In order: 3.08 (4). To f32 with an exponent 120 too small: 2.45 (3), but small
+ *         codes are subnormal there, for which other processors take 150 cycles; brought to scale
+ *         by a product: 4.4. 256 floats by gather: 17.7 */
 #ifndef PKV_AVX512_FORMATS_H
 #define PKV_AVX512_FORMATS_H
 
@@ -43,17 +37,9 @@ PKV_TEMPLATE float codes_unit(pkv_dtype dtype)
     return dtype == PKV_E4M3 ? 256.f : 1.f;
 }
 
-PKV_TEMPLATE int line_codes(pkv_dtype dtype)
+PKV_TEMPLATE bool codes_split(pkv_dtype dtype)
 {
-    return dtype == PKV_F32 ? 16 : dtype <= PKV_BF16 ? 32 : dtype == PKV_U4 ? 128 : 64;
-}
-
-PKV_TEMPLATE int line_element(pkv_dtype dtype, int at)
-{
-    const int i = at / LANES, lane = at % LANES;
-    if (dtype == PKV_U4) return lane * 8 + i;
-    if (dtype == PKV_E4M3 || dtype == PKV_E5M2) return i / 2 * 32 + lane * 2 + i % 2;
-    return at;
+    return dtype == PKV_BF16 || dtype == PKV_U4 || dtype == PKV_E4M3 || dtype == PKV_E5M2;
 }
 
 /* 16 bytes, or 8 with zeros behind. */
@@ -68,35 +54,15 @@ PKV_TEMPLATE __m256i v_e4m3_f16(__m256i high)
     return _mm256_and_si256(_mm256_srai_epi16(high, 1), _mm256_set1_epi16((short)0xbf80));
 }
 
-/* Codes in the low four bits of dwords, anything above. */
-PKV_TEMPLATE vec v_u4_floats(__m512i code)
-{
-    const vec value = _mm512_setr_ps(0.f, 1.f, 2.f, 3.f, 4.f, 5.f, 6.f, 7.f, 8.f, 9.f, 10.f, 11.f,
-                                     12.f, 13.f, 14.f, 15.f);
-    return _mm512_permutexvar_ps(code, value);
-}
-
-/* Nibble i of each dword to its low end; spelt out, since the count is part of the instruction. */
-PKV_TEMPLATE __m512i v_nibble(__m512i x, int i)
-{
-    return i == 0   ? x
-           : i == 1 ? _mm512_srli_epi32(x, 4)
-           : i == 2 ? _mm512_srli_epi32(x, 8)
-           : i == 3 ? _mm512_srli_epi32(x, 12)
-           : i == 4 ? _mm512_srli_epi32(x, 16)
-           : i == 5 ? _mm512_srli_epi32(x, 20)
-           : i == 6 ? _mm512_srli_epi32(x, 24)
-                    : _mm512_srli_epi32(x, 28);
-}
-
 PKV_TEMPLATE vec v_u4_part(const void *p, int n)
 {
     const __m512i spread = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m512i shift =
         _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
     const __m128i packed = n == LANES ? _mm_loadl_epi64((const __m128i *)p) : _mm_loadu_si32(p);
-    return v_u4_floats(
-        _mm512_srlv_epi32(_mm512_permutexvar_epi32(spread, _mm512_zextsi128_si512(packed)), shift));
+    const __m512i code =
+        _mm512_srlv_epi32(_mm512_permutexvar_epi32(spread, _mm512_zextsi128_si512(packed)), shift);
+    return _mm512_cvtepi32_ps(_mm512_and_si512(code, _mm512_set1_epi32(15)));
 }
 
 PKV_TEMPLATE vec v_codes_part(pkv_dtype dtype, const void *p, int n)
@@ -107,6 +73,29 @@ PKV_TEMPLATE vec v_codes_part(pkv_dtype dtype, const void *p, int n)
     if (dtype == PKV_I8) return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(code));
     const __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(code), 8);
     return _mm512_cvtph_ps(dtype == PKV_E5M2 ? high : v_e4m3_f16(high));
+}
+
+PKV_TEMPLATE void v_codes_pair(pkv_dtype dtype, const void *p, vec *x)
+{
+    if (dtype == PKV_U4) {
+        const __m512i both = _mm512_cvtepu8_epi32(v_bytes(p, 16));
+        x[0] = _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(15)));
+        x[1] = _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4));
+    } else if (dtype == PKV_BF16) {
+        const __m512i both = _mm512_loadu_si512(p);
+        x[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+        x[1] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000)));
+    } else if (dtype == PKV_E4M3 || dtype == PKV_E5M2) {
+        const __m256i odd = _mm256_loadu_si256((const __m256i *)p),
+                      even = _mm256_slli_epi16(odd, 8);
+        const __m256i high = _mm256_set1_epi16((short)0xff00);
+        x[0] = _mm512_cvtph_ps(dtype == PKV_E4M3 ? v_e4m3_f16(even) : even);
+        x[1] = _mm512_cvtph_ps(dtype == PKV_E4M3 ? v_e4m3_f16(odd) : _mm256_and_si256(odd, high));
+    } else {
+        const int bytes = dtype == PKV_F32 ? 4 : dtype == PKV_F16 ? 2 : 1;
+        x[0] = v_codes_part(dtype, p, LANES);
+        x[1] = v_codes_part(dtype, (const char *)p + LANES * bytes, LANES);
+    }
 }
 
 PKV_TEMPLATE vec v_load_codes_part(pkv_dtype dtype, const void *p, int n)
@@ -125,20 +114,6 @@ PKV_TEMPLATE vec v_load_codes(pkv_dtype dtype, const void *p)
     return v_load_codes_part(dtype, p, LANES);
 }
 
-PKV_TEMPLATE vec v_line(pkv_dtype dtype, const void *p, int i)
-{
-    const char *at = (const char *)p;
-    if (dtype == PKV_U4) return v_u4_floats(v_nibble(_mm512_loadu_si512(p), i));
-    if (dtype == PKV_E4M3 || dtype == PKV_E5M2) {
-        const __m256i two = _mm256_loadu_si256((const __m256i *)(at + i / 2 * 32));
-        const __m256i high = i % 2 == 0 ? _mm256_slli_epi16(two, 8) : two;
-        if (dtype == PKV_E4M3) return _mm512_cvtph_ps(v_e4m3_f16(high));
-        return _mm512_cvtph_ps(_mm256_and_si256(high, _mm256_set1_epi16((short)0xff00)));
-    }
-    return v_codes_part(dtype, at + i * LANES * 64 / line_codes(dtype), LANES);
-}
-
-/* n a multiple of 8. */
 PKV_TEMPLATE bool has_nan_code(const void *p, int32_t n)
 {
     const char *code = (const char *)p;
@@ -147,9 +122,10 @@ PKV_TEMPLATE bool has_nan_code(const void *p, int32_t n)
     int32_t i = 0;
     for (; i + 64 <= n; i += 64)
         most = _mm512_max_epu8(most, _mm512_or_si512(sign, _mm512_loadu_si512(code + i)));
-    for (; i < n; i += 8)
-        most = _mm512_max_epu8(most, _mm512_zextsi128_si512(_mm_or_si128(
-                                         _mm512_castsi512_si128(sign), v_bytes(code + i, 8))));
+    for (; i < n; i += 8) {
+        const __m512i rest = _mm512_zextsi128_si512(v_bytes(code + i, 8));
+        most = _mm512_max_epu8(most, _mm512_or_si512(sign, rest));
+    }
     return _mm512_cmpeq_epi8_mask(most, _mm512_set1_epi8((char)0xff)) != 0;
 }
 
