@@ -55,8 +55,11 @@ struct tile {
     int32_t row, skip; /* row counts in the sequence, skip in the group */
     int32_t n_rows;    /* rows that the queries belong to */
     int32_t kv_bits;   /* of an element of K and V */
-    bool ranges;       /* a row sees all of its range */
-    bool partial;      /* some row does not see all keys of the tile */
+    /* Of the numbers in s: logit = s * natural. Mostly they are bare dot products, and natural is
+     * the scale; softcap and ALiBi want logits: then s is multiplied by `scale`. */
+    float scale, natural, log2e; /* log2e: that of e^logit, in units of s */
+    bool ranges;                 /* a row sees all of its range */
+    bool partial;                /* some row does not see all keys of the tile */
     struct pkv__key_range hull;
     int32_t first, n_keys;     /* key tile in work: first key, keys that exist */
     uint64_t seen, wild;       /* its keys that some row sees; those with V that is not finite */
@@ -94,6 +97,16 @@ static inline void tile_place(struct tile *t, void *scratch)
     t->v = t->k + TILE_KEYS * TILE_STRIDE;
     t->extra = t->v + TILE_KEYS * TILE_STRIDE;
     t->s = t->extra + TILE_KEYS * TILE_STRIDE;
+}
+
+static inline void tile_choose_units(struct tile *t)
+{
+    const pkv_attn_opts *opts = t->call->opts;
+    const float log2e = t->call->scale * PKV__LOG2E;
+    const bool bare = opts->softcap == 0.f && !opts->alibi && log2e > 0.f && isnormal(log2e);
+    t->scale = bare ? 1.f : t->call->scale;
+    t->natural = bare ? t->call->scale : 1.f;
+    t->log2e = bare ? log2e : PKV__LOG2E;
 }
 
 /* ---- who sees what --------------------------------------------------------------------------- */
@@ -221,7 +234,7 @@ static inline struct tile_finish tile_finish_query(const struct tile *t, int32_t
     const struct pkv__attn_call *c = t->call;
     const float sink = c->opts->sink ? c->opts->sink[tile_head_of(t, i)] : -INFINITY;
     struct tile_finish f = { 1.f, 1.f, 0.f };
-    double m = t->rows->max[i], l = t->rows->sum[i];
+    double m = (double)(t->natural * t->rows->max[i]), l = t->rows->sum[i];
     if (sink != -INFINITY && (double)sink > m) { /* far above, all weights vanish, and rightly so */
         const double w = exp(m - (double)sink);
         f.factor = (float)w;
