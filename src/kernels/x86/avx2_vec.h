@@ -106,6 +106,40 @@ PKV_TEMPLATE vec v_rotate_max(vec x, int n)
     return x;
 }
 
+PKV_TEMPLATE vec v_rotate_add(vec x, int n)
+{
+    if (n <= 4) x = v_add(x, _mm256_permute2f128_ps(x, x, 0x01));
+    if (n <= 2) x = v_add(x, _mm256_permute_ps(x, 0x4e));
+    if (n <= 1) x = v_add(x, _mm256_permute_ps(x, 0xb1));
+    return x;
+}
+
+PKV_TEMPLATE vec v_spread(const float *p, int n)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    if (n == 1) return v_load(p);
+    if (n >= LANES) return v_set1(*p);
+    return _mm256_permutevar8x32_ps(v_load(p), _mm256_srli_epi32(lane, n == 2 ? 1 : 2));
+}
+
+PKV_TEMPLATE void v_zip(vec a, vec b, vec *x)
+{
+    const vec low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    x[0] = _mm256_permute2f128_ps(low, high, 0x20);
+    x[1] = _mm256_permute2f128_ps(low, high, 0x31);
+}
+
+PKV_TEMPLATE vec v_middle_swapped(vec x) /* 64-bit quarters 0 2 1 3 */
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));
+}
+
+PKV_TEMPLATE void v_unzip(vec a, vec b, vec *x)
+{
+    x[0] = v_middle_swapped(_mm256_shuffle_ps(a, b, 0x88));
+    x[1] = v_middle_swapped(_mm256_shuffle_ps(a, b, 0xdd));
+}
+
 /* Three halvings; each takes two vectors and adds the half of one that stays in place (a blend) to
  * the half that has to move (one shuffle): half the shuffles of a transposition. */
 PKV_TEMPLATE vec v_halve_256(vec a, vec b) /* 128-bit halves: [a, b] */
@@ -129,6 +163,13 @@ PKV_TEMPLATE vec v_reduce(const vec *acc)
 PKV_TEMPLATE vec v_from_bf16(__m128i half)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+PKV_TEMPLATE void v_load_bf16_pair(const void *p, vec *x)
+{
+    const __m256i both = _mm256_loadu_si256((const __m256i *)p);
+    x[0] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    x[1] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32((int)0xffff0000)));
 }
 
 /* bf16 by hand: nearest even is an integer addition below the cut; NaN must not carry over. */

@@ -3,5 +3,6 @@
 
 void pkv__init_avx512(struct pkv__cpu_kernels *k)
 {
+    pkv__avx512_register_decode(k);
     pkv__avx512_register_rows(k);
 }

@@ -11,9 +11,14 @@
  *   v_keep_first(x, n)             lanes >= n become -inf, 0 <= n <= LANES
  *   v_keep_bits(x, bits)           lanes whose bit is clear become -inf
  *   v_rotate_max(x, n)             maximum over all lanes with equal lane % n; n a power of two
+ *   v_rotate_add(x, n)             their sum: lanes LANES / 2 apart first, then LANES / 4, ...
+ *   v_spread(p, n)                 lane i = p[i / n]; reads LANES floats
+ *   v_zip(a, b, x)                 x[0], x[1] = a[0], b[0], a[1], b[1], ...
+ *   v_unzip(a, b, x)               the reverse: x[0] = a[0], a[2], .. b[0], b[2], ..; x[1] the odd
  *   v_reduce(acc)                  lane i = sum of all lanes of acc[i], i < LANES
  *   v_load_row(dtype, p)           LANES elements of f32, f16, bf16 as floats; dtype a constant
  *   v_store_out(dtype, p, x)       the reverse, to nearest even, NaN stays NaN
+ *   v_load_bf16_pair(p, x)         of 2 LANES elements x[0] = those of even, x[1] of odd index
  *   v_load_part, v_store_part, v_load_row_part, v_store_out_part(..., n)
  *                                  the first n lanes alone, n = LANES or, of 16 lanes, 8; loaded
  *                                  lanes behind them are 0. Dims are multiples of 8.
@@ -113,6 +118,39 @@ PKV_TEMPLATE vec v_rotate_max(vec x, int n)
     return x;
 }
 
+PKV_TEMPLATE vec v_rotate_add(vec x, int n)
+{
+    if (n <= 8) x = v_add(x, _mm512_shuffle_f32x4(x, x, 0x4e));
+    if (n <= 4) x = v_add(x, _mm512_shuffle_f32x4(x, x, 0xb1));
+    if (n <= 2) x = v_add(x, _mm512_permute_ps(x, 0x4e));
+    if (n <= 1) x = v_add(x, _mm512_permute_ps(x, 0xb1));
+    return x;
+}
+
+PKV_TEMPLATE vec v_spread(const float *p, int n)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    if (n == 1) return v_load(p);
+    if (n >= LANES) return v_set1(*p);
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(lane, n == 2 ? 1 : n == 4 ? 2 : 3), v_load(p));
+}
+
+PKV_TEMPLATE void v_zip(vec a, vec b, vec *x)
+{
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    x[0] = _mm512_permutex2var_ps(a, low, b);
+    x[1] = _mm512_permutex2var_ps(a, high, b);
+}
+
+PKV_TEMPLATE void v_unzip(vec a, vec b, vec *x)
+{
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    x[0] = _mm512_permutex2var_ps(a, even, b);
+    x[1] = _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
+}
+
 /* Four halvings; each takes two vectors and adds the half of one that stays in place (a blend) to
  * the half that has to move (one shuffle): half the shuffles of a transposition. */
 PKV_TEMPLATE vec v_halve_512(vec a, vec b) /* 256-bit halves: [a, b] */
@@ -145,6 +183,13 @@ PKV_TEMPLATE vec v_reduce(const vec *acc)
 PKV_TEMPLATE vec v_from_bf16(__m256i half)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+PKV_TEMPLATE void v_load_bf16_pair(const void *p, vec *x)
+{
+    const __m512i both = _mm512_loadu_si512(p);
+    x[0] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    x[1] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000)));
 }
 
 /* bf16 by hand: nearest even is an integer addition below the cut; NaN must not carry over. */

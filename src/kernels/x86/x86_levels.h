@@ -8,6 +8,8 @@
 
 #include "kernels/kernels_internal.h"
 
+void pkv__avx2_register_decode(struct pkv__cpu_kernels *k);
+void pkv__avx512_register_decode(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_rows(struct pkv__cpu_kernels *k);
 
