@@ -52,7 +52,8 @@ void check_skip(struct check *c, const char *fmt, ...) __attribute__((format(pri
 
 /* The cases, one list per file, ended by an empty entry. */
 extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits_cases[],
-    attn_table_cases[], attn_sparse_cases[], kv_write_cases[], move_cases[], merge_cases[];
+    attn_table_cases[], attn_sparse_cases[], kv_write_cases[], rope_fill_cases[], kv_gather_cases[],
+    move_cases[], copy_shape_cases[], merge_cases[];
 
 /* `check_kernels --bench`: 0 or an exit status. */
 int kernel_bench(pkv_isa isa);

@@ -1,222 +1,201 @@
-/* pkv_kv_write: the whole store, byte by byte, against an image made by the definition. */
-#include "check_kernels.h"
-#include "hostile_memory.h"
-#include "oracle/oracle_numbers.h"
-#include "pagedkv/moves.h"
+/* pkv_kv_write: every byte of the stores, of their scales and of q_out against an image made by the
+ * definition. */
+#include "coverage.h"
+#include "kv_write_problem.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 64 };
-
-struct write_setup {
-    pkv_tensor3 rows[2]; /* K and V */
-    pkv_kv_view views[2];
-    struct hostile row_mem[2], store_mem, image, slot_mem;
-    int64_t *slots;
-    int32_t n_tokens, n_views, n_bad, first_bad;
-};
-
-static double draw_value(struct rng *r)
+/* The regions that a call writes, and back to what they were. */
+enum { N_REGIONS = 7 };
+static struct hostile *region(struct write_problem *p, int i)
 {
-    static const double cruel[] = {
-        0.0, -0.0, 65504, 65520, 1e30, -3e38, 6e-8, 3e-8, 1e-40, 2.98e-8
-    };
-    if (rng_chance(r, 15)) return cruel[rng_int(r, 0, 9)];
-    if (rng_chance(r, 5)) return rng_chance(r, 50) ? (double)INFINITY : (double)NAN;
-    return (double)rng_normal(r) * exp2(rng_int(r, -30, 18));
+    return i < 6 ? &p->stores.twins[i].mem : &p->q_out_mem.mem;
 }
 
-static void draw_rows(struct check *c, struct write_setup *s, int which)
+static void save(struct write_problem *p, unsigned char *copies[N_REGIONS])
 {
-    struct rng *r = &c->rng;
-    const pkv_kv_view *view = &s->views[which];
-    const pkv_dtype dtype = (pkv_dtype)rng_int(r, PKV_F32, PKV_BF16);
-    const int64_t step = view->dim + (rng_chance(r, 50) ? 24 : 0);
-    pkv_tensor3 *t = &s->rows[which];
-    *t = (pkv_tensor3){ NULL, dtype, view->n_heads, view->dim, s->n_tokens, view->n_heads * step,
-                        step };
-    const int64_t elems =
-        s->n_tokens > 0 ? (s->n_tokens - 1) * t->row_stride + (t->n_heads - 1) * step + view->dim
-                        : 0;
-    s->row_mem[which] = hostile_create((size_t)(elems * oracle_bytes(dtype)), 0xff);
-    t->data = s->row_mem[which].data;
-    for (int32_t i = 0; i < s->n_tokens; i++)
-        for (int32_t h = 0; h < t->n_heads; h++)
-            for (int32_t d = 0; d < t->dim; d++)
-                oracle_store(dtype, t->data, i * t->row_stride + h * step + d, draw_value(r));
-    hostile_lock(&s->row_mem[which]);
-}
-
-/* K and V in one store, in one of two orders. */
-static void draw_store(struct check *c, struct write_setup *s)
-{
-    struct rng *r = &c->rng;
-    const int32_t elem = oracle_bytes(c->dtype), dim = 8 * rng_int(r, 1, 32);
-    pkv_kv_view k = {
-        NULL, c->dtype, rng_int(r, 2, 9),  rng_int(r, 1, 20), rng_int(r, 1, 4), dim, 0,
-        0,    0,        { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
-    };
-    if (rng_chance(r, 50)) { /* [block][head][K,V][token][dim] */
-        k.token_stride = dim;
-        k.head_stride = (int64_t)2 * k.block_tokens * dim;
-        k.block_stride = k.n_heads * k.head_stride;
-    } else { /* [block][token][K,V][head][dim] */
-        k.head_stride = dim;
-        k.token_stride = (int64_t)2 * k.n_heads * dim;
-        k.block_stride = k.block_tokens * k.token_stride;
-    }
-    const int64_t v_first =
-        k.head_stride == dim ? (int64_t)k.n_heads * dim : (int64_t)k.block_tokens * dim;
-    const size_t bytes = (size_t)(k.n_blocks * k.block_stride * elem);
-    s->store_mem = hostile_create(bytes, 0);
-    s->image = hostile_create(bytes, 0);
-    for (size_t i = 0; i < bytes; i++) s->store_mem.data[i] = (unsigned char)rng_next(r);
-    memcpy(s->image.data, s->store_mem.data, bytes);
-    s->views[0] = s->views[1] = k;
-    s->views[0].data = s->store_mem.data;
-    s->views[1].data = s->store_mem.data + v_first * elem;
-}
-
-/* Slots in random order, no slot twice; some skipped, some beyond the store or in block 0. */
-static void draw_slots(struct check *c, struct write_setup *s)
-{
-    struct rng *r = &c->rng;
-    const int32_t bt = s->views[0].block_tokens, n = (s->views[0].n_blocks - 1) * bt;
-    const bool hostile = rng_chance(r, 40);
-    const int64_t beyond[] = { 0, bt - 1, (int64_t)bt + n, INT64_MAX, (INT64_C(1) << 32) + bt };
-    int32_t order[9 * 20];
-    rng_permutation(r, order, n);
-    s->n_tokens = rng_int(r, 0, n < MAX_TOKENS ? n : MAX_TOKENS);
-    s->slot_mem = hostile_create((size_t)s->n_tokens * sizeof(int64_t), 0);
-    s->slots = (int64_t *)(void *)s->slot_mem.data;
-    s->first_bad = -1;
-    for (int32_t t = 0; t < s->n_tokens; t++) {
-        s->slots[t] = bt + order[t];
-        if (rng_chance(r, 15)) s->slots[t] = rng_chance(r, 50) ? -1 : INT64_MIN;
-        if (!hostile || rng_chance(r, 85)) continue;
-        s->slots[t] = beyond[rng_int(r, 0, 4)];
-        if (s->n_bad++ == 0) s->first_bad = t;
-    }
-    hostile_lock(&s->slot_mem);
-}
-
-/* The definition, on the image. Equal types pass bits, NaN payloads included; otherwise a NaN is a
- * NaN, whichever: those elements are copied from the store once it is seen that they are. */
-static void write_image(struct check *c, struct write_setup *s)
-{
-    const int64_t bt = s->views[0].block_tokens, end = s->views[0].n_blocks * bt;
-    for (int32_t t = 0; t < s->n_tokens; t++) {
-        const int64_t slot = s->slots[t];
-        if (slot < bt || slot >= end) continue;
-        for (int i = 0; i < s->n_views; i++) {
-            const pkv_kv_view *v = &s->views[i];
-            const pkv_tensor3 *src = &s->rows[i];
-            const int64_t shift = (unsigned char *)v->data - s->store_mem.data;
-            for (int32_t h = 0; h < v->n_heads; h++)
-                for (int32_t d = 0; d < v->dim; d++) {
-                    const int64_t from = t * src->row_stride + h * src->head_stride + d;
-                    const int64_t at = slot / bt * v->block_stride + slot % bt * v->token_stride +
-                                       h * v->head_stride + d;
-                    const double x = oracle_load(src->dtype, src->data, from);
-                    const int32_t elem = oracle_bytes(v->dtype);
-                    unsigned char *to = s->image.data + shift + at * elem;
-                    if (src->dtype == v->dtype)
-                        memcpy(to, (char *)src->data + from * elem, (size_t)elem);
-                    else if (!isnan(x)) oracle_store(v->dtype, to, 0, x);
-                    else if (isnan(oracle_load(v->dtype, v->data, at)))
-                        memcpy(to, (char *)v->data + at * elem, (size_t)elem);
-                    else
-                        check_fail(c, "a NaN of token %d became %g", t,
-                                   oracle_load(v->dtype, v->data, at));
-                }
-        }
+    for (int i = 0; i < N_REGIONS; i++) {
+        copies[i] = malloc(region(p, i)->bytes + 1);
+        if (region(p, i)->data) memcpy(copies[i], region(p, i)->data, region(p, i)->bytes);
     }
 }
 
-static void compare(struct check *c, const struct write_setup *s)
+/* Other levels and other numbers of tasks leave the same bits, NaN included. */
+static void again_elsewhere(struct check *c, struct write_problem *p,
+                            unsigned char *before[N_REGIONS])
 {
-    for (size_t i = 0; i < s->image.bytes; i++)
-        if (s->image.data[i] != s->store_mem.data[i]) {
-            check_fail(c, "store differs from the definition at byte %zu (element %zu)", i,
-                       i / (size_t)oracle_bytes(c->dtype));
-            return;
-        }
-    CHECK(c, hostile_intact(&s->store_mem), "something was written in front of the store");
+    unsigned char *first[N_REGIONS];
+    save(p, first);
+    for (int way = 0; way < 2; way++) {
+        pkv_backend *be = kv_backend(c, way ? c->isa : PKV_ISA_SCALAR, way ? 5 : 1);
+        for (int i = 0; i < N_REGIONS; i++)
+            if (region(p, i)->data) memcpy(region(p, i)->data, before[i], region(p, i)->bytes);
+        const pkv_status status = pkv_kv_write(be, &p->args);
+        CHECK(c, status == PKV_OK || status == PKV_E_INVALID_ARG, "again: %s",
+              pkv_status_name(status));
+        for (int i = 0; i < N_REGIONS; i++)
+            CHECK(c,
+                  !first[i] || !region(p, i)->data ||
+                      memcmp(region(p, i)->data, first[i], region(p, i)->bytes) == 0,
+                  "other bits in region %d %s", i, way ? "with 5 tasks" : "at the scalar level");
+        pkv_backend_destroy(be);
+    }
+    for (int i = 0; i < N_REGIONS; i++) free(first[i]);
 }
 
+static void count_features(struct check *c, const struct write_problem *p)
+{
+    static const char *const scales[] = { "absent",     "tensor", "head",
+                                          "block-head", "token",  "token-head" };
+    const pkv_dtype t = c->dtype;
+    if (p->n_valid == 0) return;
+    cover("kv_write", c->isa, t, pkv_dtype_name(p->rows[K].t.dtype));
+    if (p->args.k_norm) cover("kv_write", c->isa, t, "k-norm");
+    if (p->args.q_norm) cover("kv_write", c->isa, t, "q-norm");
+    if (p->args.rope)
+        cover("kv_write", c->isa, t, p->args.rope_interleaved ? "rope-2d" : "rope-half");
+    if (p->with_q) cover("kv_write", c->isa, t, p->in_place ? "q-in-place" : "q-apart");
+    if (p->args.n_valid) cover("kv_write", c->isa, t, "n-valid");
+    if (p->want_bad[0] & PKV_BAD_SLOT) cover("kv_write", c->isa, t, "bad-slot");
+    if (p->want_bad[0] & PKV_BAD_POSITION) cover("kv_write", c->isa, t, "bad-position");
+    if (p->want_bad[0] & PKV_BAD_NAN_CODE) cover("kv_write", c->isa, t, "nan-code");
+    if (oracle_is_code(t)) cover("kv_write", c->isa, t, scales[p->stores.scales[K]]);
+}
+
+/* What a full run has to have met. */
+static void expect_features(void)
+{
+    static const char *const everywhere[] = { "f32",     "f16",     "bf16",      "k-norm",
+                                              "q-norm",  "rope-2d", "rope-half", "q-in-place",
+                                              "q-apart", "n-valid", "bad-slot",  "bad-position" };
+    static const char *const scaled[] = { "absent",     "tensor", "head",
+                                          "block-head", "token",  "token-head" };
+    for (size_t i = 0; i < sizeof(everywhere) / sizeof(everywhere[0]); i++)
+        cover_expect("kv_write", everywhere[i], PKV_F32, PKV_U4);
+    for (size_t i = 0; i < sizeof(scaled) / sizeof(scaled[0]); i++)
+        cover_expect("kv_write", scaled[i], PKV_E4M3, PKV_U4);
+    cover_expect("kv_write", "nan-code", PKV_I8, PKV_U4);
+}
+
+/* Everything at random. */
 static void scatter(struct check *c)
 {
-    struct write_setup s = { .n_views = rng_chance(&c->rng, 80) ? 2 : 1 };
-    pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
+    struct write_problem p;
+    unsigned char *before[N_REGIONS];
     uint32_t bad[4] = { 0, 9, 9, 9 };
-    draw_store(c, &s);
-    draw_slots(c, &s);
-    for (int i = 0; i < s.n_views; i++) draw_rows(c, &s, i);
-    snprintf(c->shape, sizeof(c->shape),
-             "%d tokens, block %d, %d blocks, heads %d dim %d, from %s, "
-             "%d bad slots",
-             s.n_tokens, s.views[0].block_tokens, s.views[0].n_blocks, s.views[0].n_heads,
-             s.views[0].dim, pkv_dtype_name(s.rows[0].dtype), s.n_bad);
-    args.k = &s.rows[0];
-    args.v = s.n_views == 2 ? &s.rows[1] : NULL;
-    args.k_view = &s.views[0];
-    args.v_view = s.n_views == 2 ? &s.views[1] : NULL;
-    args.slots = s.slots;
-    args.bad = rng_chance(&c->rng, 80) ? bad : NULL;
-    const pkv_status status = pkv_kv_write(c->be, &args);
-    CHECK(c, status == (s.n_bad ? PKV_E_INVALID_ARG : PKV_OK), "status %s with %d bad slots",
-          pkv_status_name(status), s.n_bad);
-    if (args.bad)
+    expect_features();
+    write_draw(c, &p);
+    write_after(c, &p);
+    const bool sticky = rng_chance(&c->rng, 10), again = rng_chance(&c->rng, 25);
+    if (sticky) bad[0] = PKV_BAD_MASK;
+    p.args.bad = rng_chance(&c->rng, 85) ? bad : NULL;
+    save(&p, before);
+    const pkv_status status = pkv_kv_write(c->be, &p.args);
+    write_image(c, &p);
+    const bool refused = p.want_bad[0] & (PKV_BAD_SLOT | PKV_BAD_POSITION);
+    CHECK(c, status == (refused ? PKV_E_INVALID_ARG : PKV_OK), "status %s, report wanted %#x",
+          pkv_status_name(status), (unsigned)p.want_bad[0]);
+    if (p.args.bad && sticky)
+        CHECK(c, bad[0] == (p.want_bad[0] | PKV_BAD_MASK), "report %#x, wanted %#x and %#x",
+              (unsigned)bad[0], (unsigned)p.want_bad[0], PKV_BAD_MASK);
+    if (p.args.bad && !sticky)
         CHECK(c,
-              s.n_bad ? bad[0] == PKV_BAD_SLOT && bad[2] == (uint32_t)s.first_bad &&
-                            bad[3] == (s.slots[s.first_bad] < UINT32_MAX
-                                           ? (uint32_t)s.slots[s.first_bad]
-                                           : UINT32_MAX)
-                      : bad[0] == 0 && bad[1] == 9,
-              "report %#x %u %u %u, first bad token is %d", (unsigned)bad[0], (unsigned)bad[1],
-              (unsigned)bad[2], (unsigned)bad[3], s.first_bad);
-    write_image(c, &s);
-    compare(c, &s);
-    for (int i = 0; i < s.n_views; i++) hostile_destroy(&s.row_mem[i]);
-    hostile_destroy(&s.store_mem);
-    hostile_destroy(&s.image);
-    hostile_destroy(&s.slot_mem);
+              p.want_bad[0] ? memcmp(bad, p.want_bad, sizeof(bad)) == 0
+                            : bad[0] == 0 && bad[1] == 9 && bad[2] == 9 && bad[3] == 9,
+              "report %#x %u %u %u, want %#x 0 %u %u", (unsigned)bad[0], (unsigned)bad[1],
+              (unsigned)bad[2], (unsigned)bad[3], (unsigned)p.want_bad[0], (unsigned)p.want_bad[2],
+              (unsigned)p.want_bad[3]);
+    write_compare(c, &p);
+    if (again && !c->failed) again_elsewhere(c, &p, before);
+    if (!c->failed) count_features(c, &p);
+    for (int i = 0; i < N_REGIONS; i++) free(before[i]);
+    write_destroy(&p);
 }
 
-/* KT7: a slot whose element offset lies beyond 2^32. */
+/* KT7: a slot whose element offset lies beyond 2^32, its scale beyond 2^31. */
 static void far_slot(struct check *c)
 {
-    const int64_t stride = (INT64_C(1) << 31) + 64;
-    const int32_t elem = oracle_bytes(c->dtype);
-    const size_t bytes = (size_t)((2 * stride + 2 * 8) * elem);
+    const int64_t stride = (INT64_C(1) << 31) + 64, scale_stride = (INT64_C(1) << 30) + 3;
+    const size_t bytes = (size_t)oracle_span(c->dtype, 2 * stride + 2 * 32);
+    const size_t scale_bytes = (size_t)(2 * scale_stride + 2) * sizeof(float);
     unsigned char *data = sparse_create(bytes);
+    float *scales = sparse_create(scale_bytes), *zeros = sparse_create(scale_bytes);
     _Alignas(16) float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     pkv_tensor3 k = { x, PKV_F32, 1, 8, 1, 8, 8 };
     pkv_kv_view view = {
-        data, c->dtype, 3, 2, 1, 8, stride, 8, 8, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+        data, c->dtype, 3, 2, 1, 8, stride, 32, 32, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
     };
     const int64_t slot = 2 * 2 + 1;
     pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
-    if (!data) {
-        check_skip(c, "the system gives no address space of %zu bytes", bytes);
-        return;
+    if (!data || !scales || !zeros) {
+        check_skip(c, "the system gives no address space of %zu bytes", bytes + 2 * scale_bytes);
+    } else {
+        if (oracle_is_code(c->dtype)) view.scales = (pkv_scales){ scales, scale_stride, 1, 1 };
+        if (c->dtype == PKV_U4) view.zeros = (pkv_scales){ zeros, scale_stride, 1, 1 };
+        if (c->dtype == PKV_E5M2) scales[2 * scale_stride + 1] = 1.f;
+        args.k = &k;
+        args.k_view = &view;
+        args.slots = &slot;
+        CHECK(c, pkv_kv_write(c->be, &args) == PKV_OK, "refused");
+        const struct oracle_scale s = { view.scales.data ? scales[2 * scale_stride + 1] : 1.f,
+                                        zeros[2 * scale_stride + 1] };
+        for (int d = 0; d < 8; d++) {
+            const double code = oracle_load(c->dtype, data, 2 * stride + 32 + d);
+            const double got = (double)s.scale * (code - (double)s.zero);
+            const double bound = view.scales.data ? oracle_code_bound(c->dtype, x[d], s) : 0;
+            CHECK(c, fabs(got - (double)x[d]) <= bound, "dim %d is not there: %g", d, got);
+        }
     }
+    sparse_destroy(data, bytes);
+    sparse_destroy(scales, scale_bytes);
+    sparse_destroy(zeros, scale_bytes);
+}
+
+/* Two tokens that would compute one scale: refused, and nothing is written. */
+static void aliases(struct check *c)
+{
+    _Alignas(16) float x[4 * 2 * 32] = { 0 };
+    _Alignas(16) unsigned char data[3 * 4 * 2 * 32], was[sizeof(data)];
+    float scales[64], scales_were[64];
+    const int64_t slots[4] = { 4, 5, 8, 9 };
+    const pkv_tensor3 k = { x, PKV_F32, 2, 32, 4, 64, 32 };
+    pkv_kv_view view = {
+        data, c->dtype, 3, 4, 2, 32, 256, 32, 128, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+    };
+    pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
+    static const int64_t strides[][3] = {
+        { 0, 1, 4 }, /* blocks share */
+        { 8, 1, 1 }, /* heads share with tokens */
+        { 3, 1, 0 }, /* blocks overlap */
+        { 0, 1, 0 },
+    };
+    const int64_t *s = strides[c->seed % 4];
+    if (c->dtype == PKV_E5M2) return; /* computes none */
+    for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i++) x[i] = rng_normal(&c->rng);
+    memset(data, 0x33, sizeof(data));
+    memset(scales, 0x33, sizeof(scales));
+    memcpy(was, data, sizeof(data));
+    memcpy(scales_were, scales, sizeof(scales));
+    view.scales = (pkv_scales){ scales, s[0], s[1], s[2] };
+    if (c->dtype == PKV_U4) view.zeros = (pkv_scales){ scales + 32, s[0], s[1], s[2] };
     args.k = &k;
     args.k_view = &view;
-    args.slots = &slot;
-    CHECK(c, pkv_kv_write(c->be, &args) == PKV_OK, "refused");
-    for (int d = 0; d < 8; d++)
-        CHECK(c, oracle_load(c->dtype, data, 2 * stride + 8 + d) == d + 1, "dim %d is not there",
-              d);
-    sparse_destroy(data, bytes);
+    args.slots = slots;
+    snprintf(c->shape, sizeof(c->shape), "strides of scales %d %d %d", (int)s[0], (int)s[1],
+             (int)s[2]);
+    const pkv_status status = pkv_kv_write(c->be, &args);
+    CHECK(c, status == PKV_E_INVALID_ARG, "status %s", pkv_status_name(status));
+    CHECK(c,
+          memcmp(data, was, sizeof(data)) == 0 && memcmp(scales, scales_were, sizeof(scales)) == 0,
+          "a refused call wrote");
 }
 
 const struct check_case kv_write_cases[] = {
-    { "kv_write", "scatter", scatter, 150, 40, true },
-    { "kv_write", "far_slot", far_slot, 1, 1, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "kv_write", "scatter", scatter, 150, 40, TYPED_STORES },
+    { "kv_write", "far_slot", far_slot, 1, 1, TYPED_STORES },
+    { "kv_write", "aliases", aliases, 4, 4, TYPED_CODES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

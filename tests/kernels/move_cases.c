@@ -1,6 +1,7 @@
-/* pkv_blocks_copy and pkv_blocks_zero: the whole pool against an image; refusals move nothing. */
-#include "check_kernels.h"
-#include "hostile_memory.h"
+/* pkv_blocks_copy, zero, gather and scatter: the whole pool against an image; refusals move
+ * nothing.
+ */
+#include "kv_fixture.h"
 #include "pagedkv/moves.h"
 
 #include <limits.h>
@@ -8,38 +9,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_BLOCKS = 150 };
+
 struct pool {
-    struct hostile mem, image;
+    struct twin twin;
+    unsigned char *data, *want;
     size_t block_bytes;
     int32_t n_blocks;
 };
 
+static struct pool make_pool(struct check *c, size_t block_bytes, int32_t n_blocks)
+{
+    struct pool p = { .block_bytes = block_bytes, .n_blocks = n_blocks };
+    p.twin = twin_create(&c->rng, block_bytes * (size_t)n_blocks);
+    p.data = p.twin.mem.data;
+    p.want = p.twin.want.data;
+    return p;
+}
+
 static struct pool draw_pool(struct check *c)
 {
     static const size_t sizes[] = { 1, 7, 64, 512, 513, 4096 };
-    struct pool p = { .block_bytes = sizes[rng_int(&c->rng, 0, 5)],
-                      .n_blocks = rng_int(&c->rng, 2, 150) };
-    const size_t bytes = p.block_bytes * (size_t)p.n_blocks;
-    p.mem = hostile_create(bytes, 0);
-    p.image = hostile_create(bytes, 0);
-    for (size_t i = 0; i < bytes; i++) p.mem.data[i] = (unsigned char)rng_next(&c->rng);
-    memcpy(p.image.data, p.mem.data, bytes);
-    return p;
+    /* Some beyond the size from which the work is shared among threads. */
+    if (rng_chance(&c->rng, 5)) return make_pool(c, 65536, rng_int(&c->rng, 2, 30));
+    return make_pool(c, sizes[rng_int(&c->rng, 0, 5)], rng_int(&c->rng, 2, MAX_BLOCKS));
 }
 
 static void finish(struct check *c, struct pool *p)
 {
-    CHECK(c, memcmp(p->mem.data, p->image.data, p->mem.bytes) == 0,
-          "the pool differs from the definition");
-    CHECK(c, hostile_intact(&p->mem), "something was written in front of the pool");
-    hostile_destroy(&p->mem);
-    hostile_destroy(&p->image);
+    for (size_t i = 0; i < p->twin.mem.bytes; i++)
+        if (p->data[i] != p->want[i]) {
+            check_fail(c, "byte %zu of block %zu is %02x, want %02x", i % p->block_bytes,
+                       i / p->block_bytes, p->data[i], p->want[i]);
+            break;
+        }
+    CHECK(c, hostile_intact(&p->twin.mem), "something was written in front of the pool");
+    twin_destroy(&p->twin);
 }
 
 /* The first n of a shuffle are written, from any of the others: no block is both. */
 static int32_t draw_copies(struct check *c, const struct pool *p, pkv_block_copy *copies)
 {
-    int32_t order[150];
+    int32_t order[MAX_BLOCKS];
     const int32_t n_ids = p->n_blocks - 1, n = n_ids < 2 ? 0 : rng_int(&c->rng, 0, n_ids - 1);
     rng_permutation(&c->rng, order, n_ids);
     for (int32_t i = 0; i < n; i++)
@@ -72,28 +83,42 @@ static void spoil(struct check *c, const struct pool *p, pkv_block_copy *copies,
     }
 }
 
+/* The level as it is, or in three tasks. */
+static pkv_backend *draw_backend(struct check *c)
+{
+    return rng_chance(&c->rng, 30) ? kv_backend(c, c->isa, 3) : c->be;
+}
+
+static void release_backend(const struct check *c, pkv_backend *be)
+{
+    if (be != c->be) pkv_backend_destroy(be);
+}
+
 static void copies(struct check *c)
 {
     struct pool p = draw_pool(c);
-    pkv_block_copy list[150];
+    pkv_backend *be = draw_backend(c);
+    pkv_block_copy list[MAX_BLOCKS];
     const int32_t n = draw_copies(c, &p, list);
     const bool wrong = n > 0 && rng_chance(&c->rng, 50);
     if (wrong) spoil(c, &p, list, n);
     snprintf(c->shape, sizeof(c->shape), "%d copies, %d blocks of %zu bytes%s", n, p.n_blocks,
              p.block_bytes, wrong ? ", one wrong" : "");
     for (int32_t i = 0; i < n && !wrong; i++)
-        memcpy(p.image.data + (size_t)list[i].dst * p.block_bytes,
-               p.image.data + (size_t)list[i].src * p.block_bytes, p.block_bytes);
+        memcpy(p.want + (size_t)list[i].dst * p.block_bytes,
+               p.want + (size_t)list[i].src * p.block_bytes, p.block_bytes);
     const pkv_status status =
-        pkv_blocks_copy(c->be, p.mem.data, p.block_bytes, p.n_blocks, n ? list : NULL, n, NULL, 0);
+        pkv_blocks_copy(be, p.data, p.block_bytes, p.n_blocks, n ? list : NULL, n, NULL, 0);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     finish(c, &p);
+    release_backend(c, be);
 }
 
 static void zeroing(struct check *c)
 {
     struct pool p = draw_pool(c);
-    int32_t ids[150];
+    pkv_backend *be = draw_backend(c);
+    int32_t ids[MAX_BLOCKS];
     const int32_t n = p.n_blocks - 1;
     const bool wrong = rng_chance(&c->rng, 30);
     rng_permutation(&c->rng, ids, n);
@@ -105,11 +130,44 @@ static void zeroing(struct check *c)
     snprintf(c->shape, sizeof(c->shape), "%d of %d blocks of %zu bytes%s", n_zero, p.n_blocks,
              p.block_bytes, wrong ? ", one wrong" : "");
     for (int32_t i = 0; i < n_zero && !wrong; i++)
-        memset(p.image.data + (size_t)ids[i] * p.block_bytes, 0, p.block_bytes);
-    const pkv_status status =
-        pkv_blocks_zero(c->be, p.mem.data, p.block_bytes, p.n_blocks, ids, n_zero);
+        memset(p.want + (size_t)ids[i] * p.block_bytes, 0, p.block_bytes);
+    const pkv_status status = pkv_blocks_zero(be, p.data, p.block_bytes, p.n_blocks, ids, n_zero);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     finish(c, &p);
+    release_backend(c, be);
+}
+
+/* ids[i] <-> place i of a buffer. Gathers repeat ids and take the null block; scatters do not. */
+static void swaps(struct check *c)
+{
+    struct pool p = draw_pool(c);
+    pkv_backend *be = draw_backend(c);
+    const bool out = rng_chance(&c->rng, 50), wrong = rng_chance(&c->rng, 30);
+    const int32_t n_ids = p.n_blocks - 1, n = rng_int(&c->rng, wrong ? 1 : 0, n_ids);
+    const int32_t bad_ids[] = { -1, INT_MIN, INT_MAX, p.n_blocks, 0 };
+    int32_t ids[MAX_BLOCKS];
+    struct twin flat = twin_create(&c->rng, (size_t)n * p.block_bytes);
+    rng_permutation(&c->rng, ids, n_ids);
+    for (int32_t i = 0; i < n; i++) ids[i] = out ? rng_int(&c->rng, 0, n_ids) : ids[i] + 1;
+    if (wrong) ids[rng_int(&c->rng, 0, n - 1)] = bad_ids[rng_int(&c->rng, 0, out ? 3 : 4)];
+    if (wrong && !out && n >= 2 && rng_chance(&c->rng, 40)) ids[0] = ids[n - 1];
+    for (int32_t i = 0; i < n && !wrong; i++) {
+        unsigned char *block = p.want + (size_t)ids[i] * p.block_bytes;
+        unsigned char *place = flat.want.data + (size_t)i * p.block_bytes;
+        memcpy(out ? place : block, out ? block : place, p.block_bytes);
+    }
+    snprintf(c->shape, sizeof(c->shape), "%s %d of %d blocks of %zu bytes%s",
+             out ? "gather" : "scatter", n, p.n_blocks, p.block_bytes, wrong ? ", one wrong" : "");
+    const pkv_status status =
+        out ? pkv_blocks_gather(be, p.data, p.block_bytes, p.n_blocks, ids, n, flat.mem.data)
+            : pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, p.block_bytes, p.n_blocks);
+    CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
+    CHECK(c,
+          memcmp(flat.mem.data, flat.want.data, flat.mem.bytes) == 0 && hostile_intact(&flat.mem),
+          "the buffer differs from the definition");
+    twin_destroy(&flat);
+    finish(c, &p);
+    release_backend(c, be);
 }
 
 /* KT7: blocks whose byte offset lies beyond 2^32. */
@@ -132,12 +190,21 @@ static void far_blocks(struct check *c)
           pkv_blocks_zero(c->be, data, block, (int32_t)n_blocks, (int32_t[]){ 2097 }, 1) == PKV_OK,
           "refused");
     CHECK(c, data[2097 * block + 5] == 0, "a far block was not zeroed");
+    unsigned char *flat = malloc(block);
+    const int32_t from = 2098, to = 2096;
+    CHECK(c,
+          pkv_blocks_gather(c->be, data, block, (int32_t)n_blocks, &from, 1, flat) == PKV_OK &&
+              pkv_blocks_scatter(c->be, flat, &to, 1, data, block, (int32_t)n_blocks) == PKV_OK,
+          "refused");
+    CHECK(c, flat[0] == 11 && data[2096 * block] == 11, "a far block was not fetched or put back");
+    free(flat);
     sparse_destroy(data, block * n_blocks);
 }
 
 const struct check_case move_cases[] = {
-    { "blocks_copy", "copies", copies, 400, 100, false },
-    { "blocks_copy", "far", far_blocks, 1, 1, false },
-    { "blocks_zero", "zeroing", zeroing, 100, 40, false },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "blocks_copy", "copies", copies, 400, 100, UNTYPED },
+    { "blocks_copy", "far", far_blocks, 1, 1, UNTYPED },
+    { "blocks_zero", "zeroing", zeroing, 100, 40, UNTYPED },
+    { "blocks_gather", "swaps", swaps, 200, 60, UNTYPED },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -1,0 +1,195 @@
+/* pkv_kv_gather: rows out of stores of every type and layout, all of `out` against an image. */
+#include "coverage.h"
+#include "kv_fixture.h"
+#include "pagedkv/moves.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 80 };
+
+struct gather_problem {
+    struct kv_stores stores;
+    const pkv_kv_view *view;
+    struct twin out_mem;
+    pkv_tensor3 out;
+    struct hostile slot_mem;
+    const int64_t *slots;
+    int32_t n_rows;
+    uint32_t want_bad[4];
+};
+
+/* Any slot, any number of times, the null block's too; some skipped, some beyond the store. */
+static void draw_slots(struct check *c, struct gather_problem *p)
+{
+    struct rng *r = &c->rng;
+    const int64_t n = (int64_t)p->view->n_blocks * p->view->block_tokens;
+    const int64_t beyond[] = { n, INT64_MAX, (INT64_C(1) << 32) + 1 };
+    const bool hostile = rng_chance(r, 30);
+    p->n_rows = rng_int(r, 0, MAX_ROWS);
+    p->slot_mem = hostile_create((size_t)p->n_rows * sizeof(int64_t), 0);
+    int64_t *slots = (int64_t *)(void *)p->slot_mem.data;
+    for (int32_t i = 0; i < p->n_rows; i++) {
+        slots[i] = rng_int(r, 0, (int32_t)n - 1);
+        if (rng_chance(r, 10)) slots[i] = rng_chance(r, 50) ? -1 : INT64_MIN;
+        if (!hostile || rng_chance(r, 85)) continue;
+        slots[i] = beyond[rng_int(r, 0, 2)];
+        if (p->want_bad[0]) continue;
+        p->want_bad[0] = PKV_BAD_SLOT;
+        p->want_bad[2] = (uint32_t)i;
+        p->want_bad[3] = slots[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)slots[i];
+    }
+    hostile_lock(&p->slot_mem);
+    p->slots = slots;
+}
+
+static void draw_out(struct check *c, struct gather_problem *p)
+{
+    const pkv_kv_view *v = p->view;
+    const int64_t step = v->dim + (rng_chance(&c->rng, 50) ? 8 : 0);
+    const pkv_dtype dtype = (pkv_dtype)rng_int(&c->rng, PKV_F32, PKV_BF16);
+    pkv_tensor3 *t = &p->out;
+    *t = (pkv_tensor3){ NULL, dtype, v->n_heads, v->dim, p->n_rows, v->n_heads * step, step };
+    if (rng_chance(&c->rng, 30)) {
+        t->row_stride = step;
+        t->head_stride = p->n_rows * step;
+    }
+    const int64_t elems =
+        p->n_rows > 0 ? (p->n_rows - 1) * t->row_stride + (v->n_heads - 1) * t->head_stride + v->dim
+                      : 0;
+    p->out_mem = twin_create(&c->rng, (size_t)oracle_span(dtype, elems));
+    t->data = p->out_mem.mem.data;
+}
+
+static void image_row(struct check *c, struct gather_problem *p, int32_t i, int32_t h)
+{
+    const pkv_kv_view *v = p->view;
+    const unsigned char *row = kv_row(v, p->slots[i], h);
+    const float *scale = kv_scale(&v->scales, v, p->slots[i], h);
+    const float *zero = kv_scale(&v->zeros, v, p->slots[i], h);
+    const unsigned char *got = kv_tensor_row(&p->out, i, h);
+    unsigned char *want = twin_want(&p->out_mem, got);
+    const size_t elem = (size_t)oracle_bytes(p->out.dtype);
+    if (v->dtype == p->out.dtype) {
+        memcpy(want, row, (size_t)v->dim * elem);
+        return;
+    }
+    for (int32_t d = 0; d < v->dim; d++) {
+        float x = (float)oracle_load(v->dtype, row, d);
+        if (oracle_is_code(v->dtype)) x = (scale ? *scale : 1.f) * (x - (zero ? *zero : 0.f));
+        if (!isnan(x)) oracle_store(p->out.dtype, want, d, (double)x);
+        else if (isnan(oracle_load(p->out.dtype, got, d)))
+            memcpy(want + (size_t)d * elem, got + (size_t)d * elem, elem);
+        else
+            check_fail(c, "a NaN of row %d head %d dim %d became %g", i, h, d,
+                       oracle_load(p->out.dtype, got, d));
+    }
+}
+
+static void compare(struct check *c, const struct gather_problem *p)
+{
+    const struct twin *t = &p->out_mem;
+    for (size_t i = 0; i < t->mem.bytes; i++)
+        if (t->mem.data[i] != t->want.data[i]) {
+            check_fail(c, "out: byte %zu of %zu is %02x, want %02x", i, t->mem.bytes,
+                       t->mem.data[i], t->want.data[i]);
+            break;
+        }
+    CHECK(c, hostile_intact(&t->mem), "something was written in front of out");
+    kv_compare_stores(c, &p->stores);
+}
+
+/* Other levels and numbers of tasks leave the same bits. */
+static void again_elsewhere(struct check *c, struct gather_problem *p, const unsigned char *before)
+{
+    unsigned char *first = malloc(p->out_mem.mem.bytes + 1);
+    memcpy(first, p->out_mem.mem.data, p->out_mem.mem.bytes);
+    for (int way = 0; way < 2; way++) {
+        pkv_backend *be = kv_backend(c, way ? c->isa : PKV_ISA_SCALAR, way ? 5 : 1);
+        memcpy(p->out_mem.mem.data, before, p->out_mem.mem.bytes);
+        const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, NULL);
+        CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
+              pkv_status_name(status));
+        CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
+              way ? "with 5 tasks" : "at the scalar level");
+        pkv_backend_destroy(be);
+    }
+    free(first);
+}
+
+static void gathers(struct check *c)
+{
+    struct gather_problem p = { 0 };
+    uint32_t bad[4] = { 0, 9, 9, 9 };
+    kv_draw_stores(c, &p.stores, c->dtype);
+    kv_give_scales(c, &p.stores);
+    p.view = &p.stores.views[0];
+    draw_slots(c, &p);
+    draw_out(c, &p);
+    snprintf(c->shape, sizeof(c->shape),
+             "%d rows, block %d, %d blocks, heads %d dim %d, from %s scales %d to %s", p.n_rows,
+             p.view->block_tokens, p.view->n_blocks, p.view->n_heads, p.view->dim,
+             pkv_dtype_name(p.view->dtype), (int)p.stores.scales[0], pkv_dtype_name(p.out.dtype));
+    unsigned char *before = malloc(p.out_mem.mem.bytes + 1);
+    memcpy(before, p.out_mem.mem.data, p.out_mem.mem.bytes);
+    const bool report = rng_chance(&c->rng, 80);
+    const pkv_status status = pkv_kv_gather(c->be, p.view, p.slots, &p.out, report ? bad : NULL);
+    CHECK(c, status == (p.want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "status %s",
+          pkv_status_name(status));
+    if (report)
+        CHECK(c,
+              p.want_bad[0] ? memcmp(bad, p.want_bad, sizeof(bad)) == 0
+                            : bad[0] == 0 && bad[1] == 9,
+              "report %#x %u %u %u, want %#x 0 %u %u", (unsigned)bad[0], (unsigned)bad[1],
+              (unsigned)bad[2], (unsigned)bad[3], (unsigned)p.want_bad[0], (unsigned)p.want_bad[2],
+              (unsigned)p.want_bad[3]);
+    const int64_t end = (int64_t)p.view->n_blocks * p.view->block_tokens;
+    for (int32_t i = 0; i < p.n_rows; i++)
+        for (int32_t h = 0; h < p.view->n_heads; h++)
+            if (p.slots[i] >= 0 && p.slots[i] < end) image_row(c, &p, i, h);
+    compare(c, &p);
+    if (!c->failed && rng_chance(&c->rng, 25)) again_elsewhere(c, &p, before);
+    if (!c->failed && p.n_rows > 0)
+        cover("kv_gather", c->isa, c->dtype, pkv_dtype_name(p.out.dtype));
+    free(before);
+    kv_destroy_stores(&p.stores);
+    twin_destroy(&p.out_mem);
+    hostile_destroy(&p.slot_mem);
+}
+
+/* KT7: a slot whose element offset lies beyond 2^32, its scale beyond 2^31. */
+static void far_slot(struct check *c)
+{
+    const int64_t stride = (INT64_C(1) << 31) + 64, scale_stride = (INT64_C(1) << 30) + 3;
+    const size_t bytes = (size_t)oracle_span(c->dtype, 2 * stride + 2 * 32);
+    const size_t scale_bytes = (size_t)(2 * scale_stride + 2) * sizeof(float);
+    unsigned char *data = sparse_create(bytes);
+    float *scales = sparse_create(scale_bytes);
+    _Alignas(16) float x[8];
+    pkv_tensor3 out = { x, PKV_F32, 1, 8, 1, 8, 8 };
+    pkv_kv_view view = {
+        data, c->dtype, 3, 2, 1, 8, stride, 32, 32, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+    };
+    const int64_t slot = 2 * 2 + 1;
+    if (!data || !scales) {
+        check_skip(c, "the system gives no address space of %zu bytes", bytes + scale_bytes);
+    } else {
+        for (int d = 0; d < 8; d++) oracle_store(c->dtype, data, 2 * stride + 32 + d, d + 1);
+        scales[2 * scale_stride + 1] = 4.f;
+        if (oracle_is_code(c->dtype)) view.scales = (pkv_scales){ scales, scale_stride, 1, 1 };
+        CHECK(c, pkv_kv_gather(c->be, &view, &slot, &out, NULL) == PKV_OK, "refused");
+        const float scale = view.scales.data ? 4.f : 1.f;
+        for (int d = 0; d < 8; d++)
+            CHECK(c, x[d] == scale * (float)(d + 1), "dim %d is %g", d, (double)x[d]);
+    }
+    sparse_destroy(data, bytes);
+    sparse_destroy(scales, scale_bytes);
+}
+
+const struct check_case kv_gather_cases[] = {
+    { "kv_gather", "gathers", gathers, 100, 40, TYPED_STORES },
+    { "kv_gather", "far_slot", far_slot, 1, 1, TYPED_STORES },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
+};
