@@ -3,5 +3,5 @@
 
 void pkv__init_avx512bf16(struct pkv__cpu_kernels *k)
 {
-    (void)k;
+    pkv__avx512bf16_register_rows(k);
 }
