@@ -3,8 +3,9 @@
  *   e4m3  1 sign, 4 exponent (bias 7), 3 mantissa bits    no infinity, 0x7f NaN, largest 448
  *   e5m2  1 sign, 5 exponent (bias 15), 2 mantissa bits   the upper half of a binary16
  *
- * To float is exact for every code. From float rounds to nearest, ties to even, and saturates at
- * the largest finite value, infinities too; NaN becomes 0x7f or 0x7e with its sign. */
+ * To float is exact for every code; the sign of the NaN of e4m3 is dropped. From float rounds to
+ * nearest, ties to even, and saturates at the largest finite value, infinities too; NaN becomes
+ * 0x7f or 0x7e with its sign. */
 #ifndef PKV_FP8_FORMAT_H
 #define PKV_FP8_FORMAT_H
 
@@ -13,7 +14,7 @@
 static inline float pkv__e4m3_to_f32(uint8_t code)
 {
     const uint32_t sign = (uint32_t)(code & 0x80u) << 24, rest = code & 0x7fu;
-    if (rest == 0x7fu) return pkv__f32_from_bits(sign | 0x7fc00000u);
+    if (rest == 0x7fu) return pkv__f32_from_bits(0x7fc00000u);
     if (rest < 8u) /* subnormal: multiples of 2^-9, exact */
         return pkv__f32_from_bits(sign | pkv__f32_bits((float)rest * 0x1p-9f));
     return pkv__f32_from_bits(sign | ((rest << 20) + (120u << 23)));

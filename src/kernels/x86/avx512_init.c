@@ -5,4 +5,5 @@ void pkv__init_avx512(struct pkv__cpu_kernels *k)
 {
     pkv__avx512_register_decode(k);
     pkv__avx512_register_rows(k);
+    pkv__avx512_register_moves(k);
 }
