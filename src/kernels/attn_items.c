@@ -9,6 +9,12 @@ enum {
     SHORT_STATES =
         32,           /* rows x group of short sequences of more than one row; pkv__attn_is_short */
     ANY_QUERIES = 64, /* unit size of whole kernels that do not mind */
+    SMALLEST_TILE = 8, /* of the best one: an eighth of the rows reads K and V eight times as often */
+    /* Cost: a product of a row with a key is 1. To read the key, once for all rows, costs as much
+     * as 8, and a call as much as 16 keys: roughly measured, pieces that are taken as threads come
+     * free even out the rest. */
+    COST_READ = 8,
+    COST_CALL = 16
 };
 
 /* Rows x group of short sequences, at most. */
@@ -52,18 +58,29 @@ static void cut_chunks(struct pkv__attn_walk *w)
     const int32_t one_head = w->unit.q_len * w->call->group;
     const int32_t most = pkv__max_i32(1, UNIT_STATES / one_head);
     PKV_ASSERT(one_head <= short_states(w->call->group));
-    w->span_heads = pkv__min_i32(most, pkv__ceil_div_i32(n_heads, w->head_groups));
+    w->span_heads = pkv__min_i32(most, pkv__ceil_div_i32(n_heads, w->grain.head_groups));
     w->hull = hull_of_rows(w->call, &w->unit, 0, w->unit.q_len);
     w->n_parts = w->hull.lo == w->hull.hi /* one item all the same, to write the rows */
                      ? 1
                      : pkv__ceil_div_i32(w->hull.hi, PKV__CHUNK_TOKENS) - first_chunk(w);
 }
 
+/* Of so many keys of one kv head for so many pairs of row and query head. */
+static uint64_t cost_of(int64_t n_keys, int64_t n_queries)
+{
+    return (uint64_t)(n_keys + COST_CALL) * (uint64_t)(n_queries + COST_READ);
+}
+
 static void cut_tiles(struct pkv__attn_walk *w)
 {
     const int32_t best = w->kernel->unit_queries ? w->kernel->unit_queries : ANY_QUERIES;
+    const int32_t least = best / SMALLEST_TILE;
+    int32_t queries = best;
+    while (w->grain.tile_cost && queries > least &&
+           cost_of(w->unit.kv_len, queries) > w->grain.tile_cost)
+        queries -= least;
     w->span_heads = 1;
-    w->part_rows = pkv__min_i32(w->unit.q_len, pkv__max_i32(1, best / w->call->group));
+    w->part_rows = pkv__min_i32(w->unit.q_len, pkv__max_i32(1, queries / w->call->group));
     w->n_parts = pkv__ceil_div_i32(w->unit.q_len, w->part_rows);
 }
 
@@ -125,16 +142,11 @@ void pkv__attn_walk_next(struct pkv__attn_walk *w)
 
 uint64_t pkv__attn_walk_cost(const struct pkv__attn_walk *w)
 {
-    /* A key is read once for all rows of the unit, which costs as much as 8 products with it; a
-     * call costs as much as 16 keys. Measured once, roughly: pieces that are taken as threads come
-     * free even out the rest. */
-    enum { READ = 8, CALL = 16 };
     const struct pkv__attn_unit *u = &w->unit;
     const int32_t rows = u->row_hi - u->row_lo;
     struct pkv__key_range keys = w->hull;
     if (!pkv__attn_walk_folds(w)) keys = hull_of_rows(w->call, u, u->row_lo, u->row_hi);
     else if (keys.lo < u->key_lo) keys.lo = u->key_lo;
     if (keys.hi > u->key_hi) keys.hi = u->key_hi;
-    const uint64_t products = (uint64_t)rows * (uint64_t)w->call->group;
-    return ((uint64_t)(keys.hi - keys.lo) + CALL) * (READ + products) * (uint64_t)u->n_kv_heads;
+    return cost_of(keys.hi - keys.lo, (int64_t)rows * w->call->group) * (uint64_t)u->n_kv_heads;
 }

@@ -22,11 +22,17 @@ struct pkv__attn_mark {
     int32_t part;     /* item of the span */
 };
 
+/* How fine the items are; changes no bit of a result. */
+struct pkv__attn_grain {
+    int32_t head_groups; /* spans that the heads of a sequence are cut into, where that can be */
+    uint64_t tile_cost;  /* tiles that cost more get fewer rows, down to a limit; 0: no limit */
+};
+
 struct pkv__attn_walk {
     /* Of the whole list. */
     const struct pkv__attn_call *call;
     const struct pkv__cpu_kernels *kernels;
-    int32_t head_groups; /* spans that the heads of a sequence are cut into, where that can be */
+    struct pkv__attn_grain grain;
     /* Of the current sequence. */
     const struct pkv__attn_kernel *kernel;
     struct pkv__key_range hull; /* no row of the sequence sees a key outside */

@@ -4,16 +4,18 @@
 #include "kernels/attn_fold.h"
 
 struct sum {
-    uint64_t cost;
+    uint64_t cost, largest_tile;
     int64_t n_items;
 };
 
 static struct sum sum_up(struct pkv__attn_walk *w)
 {
-    struct sum s = { 0, 0 };
+    struct sum s = { 0, 0, 0 };
     pkv__attn_walk_to(w, (struct pkv__attn_mark){ 0 });
     for (; !pkv__attn_walk_done(w); pkv__attn_walk_next(w)) {
-        s.cost += pkv__attn_walk_cost(w);
+        const uint64_t one = pkv__attn_walk_cost(w);
+        s.cost += one;
+        if (!pkv__attn_walk_folds(w) && one > s.largest_tile) s.largest_tile = one;
         s.n_items++;
     }
     return s;
@@ -59,37 +61,44 @@ static bool begin_piece(struct cutter *c, const struct pkv__attn_walk *w)
     return true;
 }
 
-static void place_borders(struct cutter *c, struct pkv__attn_walk *w, int32_t n_pieces,
+static void place_borders(struct cutter *c, struct pkv__attn_walk *w, int32_t n_tasks,
                           uint64_t cost)
 {
-    uint64_t piece = 0; /* cost of the current piece */
+    const uint64_t n = (uint64_t)n_tasks, least = cost / n / PKV__SMALLEST_SHARE;
+    uint64_t left = cost, piece = 0, share = cost / n / 2;
     pkv__attn_walk_to(w, (struct pkv__attn_mark){ 0 });
+    begin_piece(c, w);
     for (; !pkv__attn_walk_done(w); pkv__attn_walk_next(w)) {
         const uint64_t one = pkv__attn_walk_cost(w);
-        const uint64_t left = (uint64_t)(n_pieces - c->n + 1); /* the current one included */
-        /* Full if the share's end lies before the middle of this item. */
-        const bool full = left > 1 && piece > 0 && piece + one / 2 >= (piece + cost) / left;
-        if (c->n == 0 || full) {
-            if (begin_piece(c, w)) piece = 0;
+        /* Is the share used up before the middle of this item? */
+        const bool full = piece > 0 && piece + one / 2 >= share;
+        if (full && c->n < n_tasks * PKV__PIECES_PER_TASK && begin_piece(c, w)) {
+            left -= piece;
+            piece = 0;
+            share = left / n / 2 > least ? left / n / 2 : least;
         }
         c->pieces[c->n - 1].n_items++;
         piece += one;
-        cost -= one;
     }
 }
 
 int32_t pkv__attn_cut_pieces(struct pkv__attn_walk *w, int32_t n_tasks, size_t slots_floats,
                              struct pkv__attn_piece *pieces)
 {
-    w->head_groups = 1;
+    w->grain = (struct pkv__attn_grain){ 1, 0 };
     pieces[0] = (struct pkv__attn_piece){ .n_items = INT64_MAX };
     if (n_tasks == 1) return 1;
-    const struct sum all = sum_up(w);
+    struct sum all = sum_up(w);
     const int64_t wanted = (int64_t)PKV__ITEMS_PER_TASK * n_tasks;
     if (all.n_items == 0) return 1;
     if (all.n_items < wanted) /* more spans of fewer heads; a cost is a sum over heads */
-        w->head_groups = (int32_t)(wanted / all.n_items) + 1;
+        w->grain.head_groups = (int32_t)(wanted / all.n_items) + 1;
+    const uint64_t tile = all.cost / (uint64_t)n_tasks / PKV__TILES_PER_TASK;
+    if (all.largest_tile > tile) {
+        w->grain.tile_cost = tile + 1;
+        all = sum_up(w);
+    }
     struct cutter c = { .pieces = pieces, .slots_left = slots_floats };
-    place_borders(&c, w, n_tasks * PKV__PIECES_PER_TASK, all.cost);
+    place_borders(&c, w, n_tasks, all.cost);
     return c.n;
 }

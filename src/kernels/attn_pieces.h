@@ -4,13 +4,16 @@
 
 #include "kernels/attn_items.h"
 
+/* Tasks take pieces as they come free. A piece is 1 / (2 n_tasks) of what is left, so that the
+ * first ones are large and a thread that is held up on a late one delays the end by little; no
+ * piece is smaller than 1 / SMALLEST_SHARE of what a task does in all. That makes 2 ln(16) + 2
+ * pieces per task, and a border that does not fall between two items moves to the next one. */
 enum {
-    /* Pieces are taken as tasks come free: four for each, so that a thread that is held up costs
-     * the others a quarter of its share at most. */
-    PKV__PIECES_PER_TASK = 4,
-    /* Items for each task, at least, if the heads suffice: borders lie between items, so that a
-     * share is wrong by up to one of 32. */
-    PKV__ITEMS_PER_TASK = 32
+    PKV__SMALLEST_SHARE = 32,
+    PKV__PIECES_PER_TASK = 8,
+    /* Items for each task, at least, where heads and rows can be cut that small. */
+    PKV__ITEMS_PER_TASK = 64,
+    PKV__TILES_PER_TASK = 16 /* smaller tiles cost more: they read K and V once each */
 };
 
 struct pkv__attn_piece {
@@ -23,7 +26,7 @@ struct pkv__attn_piece {
 };
 
 /* Cut the list of the walk into pieces[0 .. n), n <= n_tasks * PKV__PIECES_PER_TASK, and set its
- * head_groups. Spans are cut as long as `slots_floats` has room for their states. Returns n, >= 1;
+ * grain. Spans are cut as long as `slots_floats` has room for their states. Returns n, >= 1;
  * 1 without looking at a single item if n_tasks is 1. */
 int32_t pkv__attn_cut_pieces(struct pkv__attn_walk *w, int32_t n_tasks, size_t slots_floats,
                              struct pkv__attn_piece *pieces);

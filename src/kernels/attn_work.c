@@ -56,7 +56,8 @@ struct work {
     const struct pkv__attn_call *call;
     char *workspace;
     struct layout at;
-    int32_t n_tasks, n_pieces, head_groups;
+    struct pkv__attn_grain grain;
+    int32_t n_tasks, n_pieces;
     const struct pkv__attn_piece *pieces;
     float *slots;
     atomic_int next; /* piece that nobody has */
@@ -79,7 +80,7 @@ static void begin_task(struct task *t, const struct work *work, int32_t i)
     t->call.bad = (uint32_t *)(work->workspace + work->at.reports + (size_t)i * PKV_CACHE_LINE);
     t->walk = (struct pkv__attn_walk){ .call = &t->call,
                                        .kernels = &work->be->kernels,
-                                       .head_groups = work->head_groups };
+                                       .grain = work->grain };
     t->folded = (float *)own;
     t->chunk = (float *)(own + work->at.state_bytes);
     t->scratch = own + 2 * work->at.state_bytes;
@@ -200,7 +201,7 @@ void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void 
     memset(work.workspace + work.at.reports, 0, (size_t)be->n_tasks * PKV_CACHE_LINE);
     work.n_pieces = pkv__attn_cut_pieces(&walk, be->n_tasks, work.at.slots_floats, workspace);
     work.pieces = workspace;
-    work.head_groups = walk.head_groups;
+    work.grain = walk.grain;
     atomic_init(&work.next, 0);
     pkv__parallel(be->threads, work.n_tasks, run_pieces, &work);
     if (any_cut(&work)) pkv__parallel(be->threads, work.n_tasks, join_spans, &work);
