@@ -1,19 +1,20 @@
 /* The public entry of attention: validate once, resolve defaults. attn_work.c does the rest. */
 #include "kernels/kernels_internal.h"
+#include "kernels/scalar/scalar_state.h"
 #include "kernels/vector/decode_scratch.h"
 #include "kernels/vector/tile.h"
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim)
 {
-    /* Per query head q and o in float, and the numbers of a running softmax, which vector levels
-     * keep once per lane, rounded up to whole cache lines. */
-    enum { STATE_FLOATS = 64 };
-    const size_t floats = (size_t)n_q_heads * ((size_t)k_dim + (size_t)v_dim + STATE_FLOATS);
-    const size_t scalar = pkv__align_up(floats * sizeof(float), PKV_CACHE_LINE);
-    const size_t tile = pkv__tile_scratch_bytes(k_dim, v_dim);
+    const size_t scalar = pkv__scalar_scratch_bytes(n_q_heads / n_kv_heads, k_dim, v_dim);
     const size_t decode = pkv__decode_scratch_bytes(n_q_heads, n_kv_heads, k_dim);
-    const size_t vector = decode > tile ? decode : tile;
-    return scalar > vector ? scalar : vector;
+    const size_t tile = pkv__tile_scratch_bytes(k_dim, v_dim);
+    return pkv__align_up(larger(scalar, larger(decode, tile)), PKV_CACHE_LINE);
 }
 
 pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
