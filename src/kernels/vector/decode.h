@@ -53,16 +53,17 @@ struct decode_sight {
 /* Vectors of one kv head that read K and V together. Score vectors hold [LANES / n keys][n
  * vectors]: a lane's vector is lane % n everywhere below, and lanes of one vector are equal. */
 struct decode_tile {
-    float max[DECODE_LANES];   /* running maximum of the scores */
-    float sum[DECODE_LANES];   /* sum of p since `max` */
-    float shift[DECODE_LANES]; /* sum of p * scale * zero of V; 0 for floats */
-    float q_sum[DECODE_LANES]; /* sum of q, for zero points of K */
-    float slope[DECODE_LANES]; /* ALiBi slope; 0: none */
-    float ahead[DECODE_LANES]; /* lane's key within its vector of scores, minus the row's */
-    int32_t first, n;          /* vectors, counted within the kv head: row * group + head */
-    int32_t row0, row1;        /* rows they belong to, [row0, row1) of the unit */
-    const float *q;            /* [n][q_stride], in the element order of the dtype */
-    float *acc[DECODE_TILE];   /* [v dim] sum of p * v since `max`; the state's o */
+    float max[DECODE_LANES];    /* running maximum of the scores */
+    float sum[DECODE_LANES];    /* sum of p since `max` */
+    float shift[DECODE_LANES];  /* sum of p * scale * zero of V; 0 for floats */
+    float q_sum[DECODE_LANES];  /* sum of q, for zero points of K */
+    float q_step[DECODE_LANES]; /* what q was divided by to become integers */
+    float slope[DECODE_LANES];  /* ALiBi slope; 0: none */
+    float ahead[DECODE_LANES];  /* lane's key within its vector of scores, minus the row's */
+    int32_t first, n;           /* vectors, counted within the kv head: row * group + head */
+    int32_t row0, row1;         /* rows they belong to, [row0, row1) of the unit */
+    const float *q;             /* [n][q_stride], in the element order of the dtype */
+    float *acc[DECODE_TILE];    /* [v dim] sum of p * v since `max`; the state's o */
 };
 _Static_assert(sizeof(struct decode_tile) <= PKV__DECODE_TILE_BYTES, "scratch of a tile");
 
@@ -84,6 +85,7 @@ struct decode {
     const struct pkv__attn_call *call;
     const struct pkv__attn_unit *unit;
     const struct decode_sight *sight;
+    const struct decode_fns *fns;                       /* of the dtype; decode_panel.inc */
     int32_t kv_head, n_kv_heads, vec0, n_vecs, n_tiles; /* tiles of one kv head */
     int32_t n_blocks, block_tokens, stretch_panels, q_stride;
     const char *k_base, *v_base; /* block 0, token 0 of the part's first kv head */

@@ -7,7 +7,7 @@
 enum {
     PKV__DECODE_ROWS = 32,       /* most rows of a unit: pkv__attn_is_short */
     PKV__DECODE_VECTORS = 256,   /* most query vectors (rows x heads) that walk the keys together */
-    PKV__DECODE_TILE_BYTES = 512 /* of one tile; there are at most as many tiles as vectors */
+    PKV__DECODE_TILE_BYTES = 576 /* of one tile; there are at most as many tiles as vectors */
 };
 
 /* Queries as floats and tiles; a multiple of 64. */

@@ -6,27 +6,24 @@
  * vectors: on such a machine arithmetic is the limit. Eight accumulators: four heads and two keys
  * (scores) or two vectors (values); 16 registers leave no room for more beside the queries. */
 #include "kernels/vector/decode.h"
-#include "kernels/x86/avx2_vec.h"
+#include "kernels/x86/avx2_formats.h"
 #include "kernels/x86/x86_levels.h"
 
 enum { PV_ACCUMULATORS = 8, ROWS_ONE_VECTOR = 2, ROWS_TILE = 2 };
 
 PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
 {
-    return v_load_row_part(dtype, p, n);
+    return v_codes_part(dtype, p, n);
 }
 
 PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
 {
-    if (dtype == PKV_BF16) {
-        v_load_bf16_pair(p, x);
-        return;
-    }
-    x[0] = v_load_row(dtype, p);
-    x[1] = v_load_row(dtype, (const char *)p + LANES * (dtype == PKV_F32 ? 4 : 2));
+    v_codes_pair(dtype, p, x);
 }
 
 #include "kernels/vector/decode.inc"
+
+#include "kernels/vector/decode_dtypes.inc"
 
 void pkv__avx2_register_decode(struct pkv__cpu_kernels *k)
 {

@@ -22,27 +22,24 @@
  * Paged / contiguous in pkv-bench's quick cases: blocks of 16 at random 0.95 .. 1.07; a loop that
  * only loads the same pieces in the same order needs as long as contiguous decode does. */
 #include "kernels/vector/decode.h"
-#include "kernels/x86/avx512_vec.h"
+#include "kernels/x86/avx512_formats.h"
 #include "kernels/x86/x86_levels.h"
 
 enum { PV_ACCUMULATORS = 16, ROWS_ONE_VECTOR = 2, ROWS_TILE = 4 };
 
 PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
 {
-    return v_load_row_part(dtype, p, n);
+    return v_codes_part(dtype, p, n);
 }
 
 PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
 {
-    if (dtype == PKV_BF16) {
-        v_load_bf16_pair(p, x);
-        return;
-    }
-    x[0] = v_load_row(dtype, p);
-    x[1] = v_load_row(dtype, (const char *)p + LANES * (dtype == PKV_F32 ? 4 : 2));
+    v_codes_pair(dtype, p, x);
 }
 
 #include "kernels/vector/decode.inc"
+
+#include "kernels/vector/decode_dtypes.inc"
 
 void pkv__avx512_register_decode(struct pkv__cpu_kernels *k)
 {
