@@ -8,4 +8,6 @@
 
 #include "kernels/kernels_internal.h"
 
+void pkv__neon_register_rows(struct pkv__cpu_kernels *k);
+
 #endif

@@ -3,5 +3,5 @@
 
 void pkv__init_neon(struct pkv__cpu_kernels *k)
 {
-    (void)k;
+    pkv__neon_register_rows(k);
 }
