@@ -2,6 +2,7 @@
  * See --help. Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here. */
 #include "check_kernels.h"
 #include "coverage.h"
+#include "kernel_bench.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -32,8 +33,10 @@ struct tally {
 struct options {
     const char *case_name;
     int64_t seed, first_seed;
-    bool quick, list, bench, verbose;
+    bool quick, list, bench, accuracy, verbose;
     int scale; /* times the seeds of each case */
+    const char *dump;
+    struct bench_options timing;
 };
 
 static struct tally tallies[512];
@@ -271,7 +274,12 @@ static void usage(FILE *f, const char *program)
             "  --first-seed S  start at seed S instead of 0\n"
             "  --times N       N times as many seeds\n"
             "  --quick         fewer seeds\n"
-            "  --bench         time decode attention, per level, against a read loop\n"
+            "  --bench         time operations, per level, against loops that only read or copy\n"
+            "  --op NAME       of --bench: only this one\n"
+            "  --threads N     of --bench: threads of the backends (default: PKV_THREADS, or 1)\n"
+            "  --mib N         of --bench: MiB of keys and values that decode reads (768)\n"
+            "  --accuracy      what store types and scales cost in the output of attention\n"
+            "  --dump FILE     of --accuracy: also on a model's K, V, Q (tests/oracle/dump_kv.py)\n"
             "  --list          the cases and their number of seeds\n"
             "  --verbose       a line per run, and what the library logs\n"
             "Environment: PKV_ISA=LEVEL (scalar, avx2, avx512, avx512bf16, amx, neon) runs exactly "
@@ -292,24 +300,43 @@ static bool parse_number(const char *text, int64_t *out)
     return true;
 }
 
+static bool parse_count(const char *text, int64_t most, int64_t *out)
+{
+    return parse_number(text, out) && *out >= 1 && *out <= most;
+}
+
+/* Options of --bench and --accuracy. */
+static bool parse_measure(int opt, struct options *o)
+{
+    int64_t threads = o->timing.threads;
+    bool ok = true;
+    if (opt == 'b') o->bench = true;
+    if (opt == 'o') o->timing.op = optarg;
+    if (opt == 'n') ok = parse_count(optarg, 256, &threads);
+    if (opt == 'm') ok = parse_count(optarg, 1 << 20, &o->timing.mib);
+    if (opt == 'a') o->accuracy = true;
+    if (opt == 'd') o->dump = optarg;
+    o->timing.threads = (int32_t)threads;
+    return ok;
+}
+
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option names[] = {
-        { "case", 1, NULL, 'c' },  { "seed", 1, NULL, 's' },  { "first-seed", 1, NULL, 'f' },
-        { "times", 1, NULL, 't' }, { "quick", 0, NULL, 'q' }, { "bench", 0, NULL, 'b' },
-        { "list", 0, NULL, 'l' },  { "help", 0, NULL, 'h' },  { "verbose", 0, NULL, 'v' },
-        { NULL, 0, NULL, 0 },
+        { "case", 1, NULL, 'c' },     { "seed", 1, NULL, 's' },    { "first-seed", 1, NULL, 'f' },
+        { "times", 1, NULL, 't' },    { "quick", 0, NULL, 'q' },   { "bench", 0, NULL, 'b' },
+        { "op", 1, NULL, 'o' },       { "mib", 1, NULL, 'm' },     { "threads", 1, NULL, 'n' },
+        { "accuracy", 0, NULL, 'a' }, { "dump", 1, NULL, 'd' },    { "list", 0, NULL, 'l' },
+        { "help", 0, NULL, 'h' },     { "verbose", 0, NULL, 'v' }, { NULL, 0, NULL, 0 },
     };
     int64_t times = 1;
-    *o = (struct options){ .seed = -1, .scale = 1 };
     for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        bool ok = true;
+        bool ok = parse_measure(opt, o);
         if (opt == 'c') o->case_name = optarg;
         if (opt == 's') ok = parse_number(optarg, &o->seed);
         if (opt == 'f') ok = parse_number(optarg, &o->first_seed) && o->first_seed <= INT64_MAX / 2;
-        if (opt == 't') ok = parse_number(optarg, &times) && times >= 1 && times <= 1000000;
+        if (opt == 't') ok = parse_count(optarg, 1000000, &times);
         if (opt == 'q') o->quick = true;
-        if (opt == 'b') o->bench = true;
         if (opt == 'l') o->list = true;
         if (opt == 'v') o->verbose = true;
         if (opt == 'h') {
@@ -353,10 +380,16 @@ static int run_levels(struct check *c, const struct options *o, pkv_isa asked)
 
 int main(int argc, char **argv)
 {
-    struct options o;
+    struct options o = { .seed = -1, .scale = 1, .timing = { .threads = 1, .mib = 768 } };
     struct check c = { .program = argv[0] };
     pkv_isa asked = PKV_ISA_BEST;
-    const char *env = getenv("PKV_ISA");
+    const char *env = getenv("PKV_ISA"), *threads = getenv("PKV_THREADS");
+    int64_t n_threads = 1;
+    if (threads && *threads && !parse_count(threads, 256, &n_threads)) {
+        fprintf(stderr, "%s: PKV_THREADS=%s is no number of threads\n", argv[0], threads);
+        return 2;
+    }
+    o.timing.threads = (int32_t)n_threads;
     const int rc = parse(argc, argv, &o);
     if (rc >= 0) return rc;
     c.verbose = o.verbose;
@@ -369,7 +402,9 @@ int main(int argc, char **argv)
         return 2;
     }
     if (o.list) return 0;
-    if (o.bench) return kernel_bench(asked);
+    o.timing.isa = asked;
+    if (o.bench) return kernel_bench(&o.timing);
+    if (o.accuracy) return kernel_accuracy(asked, o.dump);
     setvbuf(stdout, NULL, _IOLBF, 0);
     catch_crashes();
     return run_levels(&c, &o, asked);

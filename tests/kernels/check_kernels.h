@@ -55,7 +55,7 @@ extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits
     attn_table_cases[], attn_sparse_cases[], kv_write_cases[], rope_fill_cases[], kv_gather_cases[],
     move_cases[], copy_shape_cases[], merge_cases[];
 
-/* `check_kernels --bench`: 0 or an exit status. */
-int kernel_bench(pkv_isa isa);
+/* `check_kernels --accuracy`: 0 or an exit status. `dump_path` may be NULL. */
+int kernel_accuracy(pkv_isa isa, const char *dump_path);
 
 #endif

@@ -1,127 +1,69 @@
-/* check_kernels --bench: decode attention per level, through a table and without one, against a
- * loop that only reads the same bytes. Runs take turns, so that a slow minute hits all alike. */
-#include "check_kernels.h"
-#include "hostile_memory.h"
+/* Sets of runs that take turns, and their table. */
+#include "kernel_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
-enum { N_SEQS = 4, KV_LEN = 4096, HEADS_Q = 32, HEADS_KV = 8, DIM = 128, BLOCK = 16, N_RUNS = 7 };
-enum { BLOCKS_PER_SEQ = KV_LEN / BLOCK, N_BLOCKS = 1 + N_SEQS * BLOCKS_PER_SEQ };
-
-struct bench {
-    pkv_backend *be[PKV_ISA_AVX512 + 1];
-    pkv_dtype dtype;
-    size_t kv_bytes; /* of all keys and values, read once per call */
-    unsigned char *pool, *contiguous;
-    int32_t table[N_SEQS * BLOCKS_PER_SEQ], kv_len[N_SEQS];
-    void *q, *out, *workspace;
-    size_t workspace_bytes;
-    uint64_t sink; /* the read loop's sums end here, and on the screen: nothing can be left out */
-};
-
-static double now(void)
+static double read_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static uint64_t read_all(const unsigned char *data, size_t bytes)
+void *bench_room(size_t bytes)
 {
-    uint64_t sum[8] = { 0 };
-    const uint64_t *p = (const uint64_t *)(const void *)data;
-    for (size_t i = 0; i + 8 <= bytes / 8; i += 8)
-        for (size_t k = 0; k < 8; k++) sum[k] += p[i + k];
-    for (size_t k = 1; k < 8; k++) sum[0] += sum[k];
-    return sum[0];
-}
-
-static pkv_kv_view view_of(const struct bench *b, unsigned char *data, bool paged)
-{
-    const int64_t tokens = paged ? BLOCK : KV_LEN;
-    return (pkv_kv_view){ data,
-                          b->dtype,
-                          paged ? N_BLOCKS : N_SEQS,
-                          (int32_t)tokens,
-                          HEADS_KV,
-                          DIM,
-                          2 * tokens * HEADS_KV * DIM,
-                          DIM,
-                          2 * tokens * DIM,
-                          { NULL, 0, 0, 0 },
-                          { NULL, 0, 0, 0 } };
-}
-
-static double run_once(struct bench *b, pkv_isa isa, bool paged, const char **name)
-{
-    const pkv_tensor3 q = { b->q, b->dtype, HEADS_Q, DIM, N_SEQS, HEADS_Q * DIM, DIM };
-    pkv_tensor3 out = q;
-    pkv_attn_batch batch = PKV_ATTN_BATCH_INIT;
-    const pkv_attn_opts opts = PKV_ATTN_OPTS_INIT;
-    unsigned char *data = paged ? b->pool : b->contiguous;
-    const pkv_kv_view k = view_of(b, data, paged);
-    pkv_kv_view v = k;
-    const int64_t v_first = (int64_t)k.block_tokens * DIM * pkv_dtype_bits(b->dtype) / 8;
-    v.data = data + v_first;
-    out.data = b->out;
-    batch.n_seqs = N_SEQS;
-    batch.kv_len = b->kv_len;
-    if (paged) {
-        batch.table = b->table;
-        batch.table_stride = BLOCKS_PER_SEQ;
-    }
-    *name = pkv_attn_kernel_name(b->be[isa], &q, &k, &v, &batch, &opts, 1);
-    const double t0 = now();
-    const pkv_status status = pkv_attn_run(b->be[isa], &q, &k, &v, &batch, &opts, b->workspace,
-                                           b->workspace_bytes, &out, NULL);
-    const double t = now() - t0;
-    if (status == PKV_OK) return t;
-    printf("bench: %s\n", pkv_status_name(status));
-    exit(1);
-}
-
-/* Normal numbers of this type: the sign and the low bits random, the value between 0.5 and 2. */
-static void fill(struct rng *r, unsigned char *data, size_t bytes, pkv_dtype dtype)
-{
-    for (size_t i = 0; i + 8 <= bytes; i += 8) {
-        uint64_t x = rng_next(r);
-        if (dtype == PKV_F32) x = (x & UINT64_C(0x807fffff807fffff)) | UINT64_C(0x3f0000003f000000);
-        if (dtype == PKV_F16) x = (x & UINT64_C(0x87ff87ff87ff87ff)) | UINT64_C(0x3800380038003800);
-        memcpy(data + i, &x, sizeof(x));
-    }
-}
-
-static void *aligned(size_t bytes)
-{
-    void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    const size_t whole = (bytes + (1 << 21)) >> 21 << 21;
+    void *p = aligned_alloc(1 << 21, whole);
     if (!p) {
         fprintf(stderr, "bench: no memory for %zu bytes\n", bytes);
         exit(2);
     }
+    madvise(p, whole, MADV_HUGEPAGE); /* as stores do; may be refused */
     return p;
 }
 
-static void prepare(struct bench *b, pkv_dtype dtype)
+void bench_must(pkv_status status)
 {
-    struct rng r = { 1 };
-    int32_t order[N_SEQS * BLOCKS_PER_SEQ];
-    const size_t elem = (size_t)pkv_dtype_bits(dtype) / 8, per_token = 2 * HEADS_KV * DIM * elem;
-    const size_t q_bytes = N_SEQS * HEADS_Q * DIM * elem;
-    b->dtype = dtype;
-    b->kv_bytes = N_SEQS * KV_LEN * per_token;
-    b->pool = aligned(N_BLOCKS * BLOCK * per_token);
-    b->contiguous = aligned(b->kv_bytes);
-    b->q = aligned(q_bytes);
-    b->out = aligned(q_bytes);
-    fill(&r, b->pool, N_BLOCKS * BLOCK * per_token, dtype);
-    fill(&r, b->contiguous, b->kv_bytes, dtype);
-    fill(&r, b->q, q_bytes, dtype);
-    rng_permutation(&r, order, N_SEQS * BLOCKS_PER_SEQ);
-    for (int32_t i = 0; i < N_SEQS * BLOCKS_PER_SEQ; i++) b->table[i] = 1 + order[i];
-    for (int32_t s = 0; s < N_SEQS; s++) b->kv_len[s] = KV_LEN;
+    if (status == PKV_OK) return;
+    fprintf(stderr, "bench: %s\n", pkv_status_name(status));
+    exit(1);
+}
+
+bool bench_wanted(const struct bench *b, const char *op)
+{
+    return !b->options->op || strcmp(b->options->op, op) == 0;
+}
+
+void bench_fill(struct rng *r, void *data, size_t bytes, pkv_dtype dtype)
+{
+    unsigned char *to = data;
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        uint64_t x = rng_next(r);
+        if (dtype == PKV_F32) x = (x & UINT64_C(0x807fffff807fffff)) | UINT64_C(0x3f0000003f000000);
+        if (dtype == PKV_F16) x = (x & UINT64_C(0x87ff87ff87ff87ff)) | UINT64_C(0x3800380038003800);
+        if (dtype == PKV_BF16)
+            x = (x & UINT64_C(0x807f807f807f807f)) | UINT64_C(0x3f003f003f003f00);
+        if (dtype == PKV_E4M3 || dtype == PKV_E5M2) x &= UINT64_C(0xbfbfbfbfbfbfbfbf);
+        memcpy(to + i, &x, sizeof(x));
+    }
+}
+
+int bench_add(struct bench_set *set, const char *name, const char *how, double work,
+              void (*fn)(void *ctx), void *ctx, int base0, int base1)
+{
+    if (set->n_runs == BENCH_MAX_RUNS) {
+        fprintf(stderr, "bench: more than %d runs in a set\n", BENCH_MAX_RUNS);
+        exit(2);
+    }
+    struct bench_run *run = &set->runs[set->n_runs];
+    *run = (struct bench_run){ .fn = fn, .ctx = ctx, .work = work, .base = { base0, base1 } };
+    snprintf(run->name, sizeof(run->name), "%s", name);
+    snprintf(run->how, sizeof(run->how), "%s", how);
+    return set->n_runs++;
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -130,75 +72,111 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *t, int n)
+/* Of n values: 0 the smallest, 0.5 the median, 1 the largest. */
+static double quantile(const double *values, int n, double q)
 {
-    qsort(t, (size_t)n, sizeof(*t), compare_doubles);
-    return t[n / 2];
+    double sorted[BENCH_MAX_ROUNDS];
+    memcpy(sorted, values, (size_t)n * sizeof(*sorted));
+    qsort(sorted, (size_t)n, sizeof(*sorted), compare_doubles);
+    return sorted[(int)(q * (n - 1) + 0.5)];
 }
 
-static void report(const char *what, const char *how, double ns, double min_ns, size_t bytes,
-                   double read_ns)
+/* Speed of a run over that of a baseline, paired by round. */
+static void print_share(const struct bench_set *set, const struct bench_run *run, int base)
 {
-    printf("%-32s %-10s %12.0f %12.0f %8.2f %8.2f\n", what, how, ns, min_ns, (double)bytes / ns,
-           read_ns / ns);
-}
-
-static void bench_dtype(struct bench *b, pkv_dtype dtype)
-{
-    enum { N_ROWS = PKV_ISA_AVX512 + 1 };
-    double t[N_ROWS][2][N_RUNS], read[N_RUNS];
-    const char *name[N_ROWS][2] = { { NULL } };
-    prepare(b, dtype);
-    for (int run = -1; run < N_RUNS; run++) { /* run -1 warms up */
-        const int at = run < 0 ? 0 : run;
-        const double t0 = now();
-        b->sink += read_all(b->contiguous, b->kv_bytes);
-        read[at] = now() - t0;
-        for (int isa = PKV_ISA_SCALAR; isa < N_ROWS; isa++)
-            for (int paged = 0; paged < 2 && b->be[isa]; paged++)
-                t[isa][paged][at] = run_once(b, (pkv_isa)isa, paged, &name[isa][paged]);
+    double shares[BENCH_MAX_ROUNDS];
+    if (base < 0) {
+        printf(" %9s", "-");
+        return;
     }
-    const double read_ns = median(read, N_RUNS);
-    char label[32];
-    snprintf(label, sizeof(label), "read loop (%s)", pkv_dtype_name(dtype));
-    report(label, "-", read_ns, read[0], b->kv_bytes, read_ns);
-    for (int isa = PKV_ISA_SCALAR; isa < N_ROWS; isa++)
-        for (int paged = 0; paged < 2 && b->be[isa]; paged++) {
-            const double ns = median(t[isa][paged], N_RUNS);
-            report(name[isa][paged], paged ? "paged" : "contiguous", ns, t[isa][paged][0],
-                   b->kv_bytes, read_ns);
-        }
-    free(b->pool);
-    free(b->contiguous);
-    free(b->q);
-    free(b->out);
+    const struct bench_run *b = &set->runs[base];
+    for (int i = 0; i < set->n_rounds; i++)
+        shares[i] = run->work / run->ns[i] / (b->work / b->ns[i]);
+    printf(" %9.2f", quantile(shares, set->n_rounds, 0.5));
 }
 
-int kernel_bench(pkv_isa asked)
+static double run_all(struct bench_set *set, int round)
 {
-    static struct bench b;
-    int n = 0;
-    for (int isa = PKV_ISA_SCALAR; isa <= PKV_ISA_AVX512; isa++) {
-        pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
-        cfg.max_isa = (pkv_isa)isa;
-        if (asked != PKV_ISA_BEST && asked != (pkv_isa)isa) continue;
-        if (pkv_backend_create_cpu(&cfg, &b.be[isa]) == PKV_OK) n++;
-        else printf("SKIPPED level %s: not here\n", pkv_isa_name((pkv_isa)isa));
+    const double begin = read_clock(CLOCK_MONOTONIC);
+    for (int i = 0; i < set->n_runs; i++) {
+        struct bench_run *run = &set->runs[(i + round) % set->n_runs];
+        const double t0 = read_clock(set->clock);
+        run->fn(run->ctx);
+        run->ns[round] = read_clock(set->clock) - t0;
     }
-    if (n == 0) return 77;
-    const pkv_isa any = asked != PKV_ISA_BEST ? asked : PKV_ISA_SCALAR;
-    if (pkv_attn_workspace(b.be[any], HEADS_Q, HEADS_KV, DIM, DIM, &b.workspace_bytes) != PKV_OK)
-        return 1;
-    b.workspace = aligned(b.workspace_bytes);
-    printf("decode: %d sequences of %d keys, heads %d/%d, dim %d, block %d in random order, one "
-           "thread; median and minimum of %d\n",
-           N_SEQS, KV_LEN, HEADS_Q, HEADS_KV, DIM, BLOCK, N_RUNS);
-    printf("%-32s %-10s %12s %12s %8s %8s\n", "kernel", "place", "ns/call", "min", "GB/s",
-           "of read");
-    bench_dtype(&b, PKV_F16);
-    bench_dtype(&b, PKV_F32);
-    printf("sum of all reads: %llu\n", (unsigned long long)b.sink);
-    free(b.workspace);
-    for (int isa = PKV_ISA_SCALAR; isa <= PKV_ISA_AVX512; isa++) pkv_backend_destroy(b.be[isa]);
+    return (read_clock(CLOCK_MONOTONIC) - begin) * 1e-9;
+}
+
+void bench_measure(struct bench_set *set, int32_t threads, const char *unit, const char *share0,
+                   const char *share1)
+{
+    set->clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    const double round = run_all(set, 0); /* warms up, and is overwritten */
+    const double n = (set->seconds - round) / round;
+    set->n_rounds = n < 3 ? 3 : n > BENCH_MAX_ROUNDS ? BENCH_MAX_ROUNDS : (int)n;
+    for (int i = 0; i < set->n_rounds; i++) run_all(set, i);
+    printf("%-36s %-11s %11s %7s %8s %9s %9s   %d rounds\n", "kernel", "how", "ns", "spread", unit,
+           share0, share1, set->n_rounds);
+    for (int i = 0; i < set->n_runs; i++) {
+        const struct bench_run *run = &set->runs[i];
+        const double ns = quantile(run->ns, set->n_rounds, 0.5);
+        printf(
+            "%-36s %-11s %11.0f %6.0f%% %8.2f", run->name, run->how, ns,
+            100 *
+                (quantile(run->ns, set->n_rounds, 0.75) - quantile(run->ns, set->n_rounds, 0.25)) /
+                ns,
+            run->work / ns);
+        print_share(set, run, run->base[0]);
+        print_share(set, run, run->base[1]);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void add_level(struct bench *b, pkv_isa isa)
+{
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    const char *reason = "?";
+    const pkv_isa asked = b->options->isa;
+    if (asked != PKV_ISA_BEST && asked != isa) return;
+    if (pkv_isa_check(isa, &reason) != PKV_OK) {
+        printf("SKIPPED level %s: %s\n", pkv_isa_name(isa), reason);
+        return;
+    }
+    cfg.max_isa = isa;
+    cfg.n_threads = b->options->threads;
+    bench_must(pkv_backend_create_cpu(&cfg, &b->be[b->n_levels]));
+    b->isa[b->n_levels++] = isa;
+}
+
+int kernel_bench(const struct bench_options *o)
+{
+    static const pkv_isa levels[] = {
+        PKV_ISA_SCALAR,
+#ifdef __aarch64__
+        PKV_ISA_NEON,
+#else
+        PKV_ISA_AVX2,   PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_AMX,
+#endif
+    };
+    static const char *const ops[] = { "decode",      "prefill",       "kv_write",    "kv_gather",
+                                       "blocks_copy", "blocks_gather", "states_merge" };
+    struct bench b = { .options = o };
+    bool known = !o->op;
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        known |= o->op && strcmp(o->op, ops[i]) == 0;
+    if (!known) {
+        fprintf(stderr, "bench: --op is one of");
+        for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) fprintf(stderr, " %s", ops[i]);
+        fprintf(stderr, "\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) add_level(&b, levels[i]);
+    if (b.n_levels == 0) return 77;
+    printf("threads: %d; %s; median, spread between the quarters, shares paired by round\n",
+           (int)o->threads, o->threads == 1 ? "CPU time" : "time by the clock");
+    bench_attention(&b);
+    bench_moves(&b);
+    for (int i = 0; i < b.n_levels; i++) pkv_backend_destroy(b.be[i]);
     return 0;
 }

@@ -32,7 +32,7 @@ def test_help():
             (RANDOM_OPS, "seeds seed ops nodes alone quick trace help"),
             (CLOSURE, "blocks seqs max-blocks block-tokens vocab namespaces steps host holds groups window "
                       "partial lru in-order policy verify digests max-states help"),
-            (CHECK_KERNELS, "case seed first-seed times quick bench list verbose")):
+            (CHECK_KERNELS, "case seed first-seed times quick bench op threads mib accuracy dump list verbose")):
         done = run(program, "--help")
         assert done.returncode == 0 and done.stderr == "", f"{program.name} --help: {done.stderr}"
         for option in options.split():
@@ -65,9 +65,14 @@ def test_check_kernels():
     for name in ("--seed", "--first-seed", "--times"):
         for value in ("abc", "", "-1", "1x", HUGE):
             refused("not a usable number", CHECK_KERNELS, name, value)
+    for name in ("--threads", "--mib"):
+        for value in ("abc", "", "0", "-1", HUGE):
+            refused("not a usable number", CHECK_KERNELS, name, value)
+    refused("PKV_THREADS", CHECK_KERNELS, PKV_THREADS="two")
+    refused("--op is one of decode", CHECK_KERNELS, "--bench", "--op", "nope")
     for more in ((), ("--list",), ("--quick",), ("--bench",)):
         refused("no case is called 'nope'", CHECK_KERNELS, "--case", "nope", *more)
-    refused("scalar, avx2, avx512, best", CHECK_KERNELS, PKV_ISA="avx9")
+    refused("PKV_ISA=avx9 is no level", CHECK_KERNELS, PKV_ISA="avx9")
     assert run(CHECK_KERNELS, "--list", PKV_ISA="best").returncode == 0
 
 
