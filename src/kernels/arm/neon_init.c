@@ -3,5 +3,6 @@
 
 void pkv__init_neon(struct pkv__cpu_kernels *k)
 {
+    pkv__neon_register_decode(k);
     pkv__neon_register_rows(k);
 }

@@ -99,6 +99,32 @@ PKV_TEMPLATE vec v_rotate_max(vec x, int n)
     return x;
 }
 
+PKV_TEMPLATE vec v_rotate_add(vec x, int n)
+{
+    if (n <= 2) x = v_add(x, vextq_f32(x, x, 2));
+    if (n <= 1) x = v_add(x, vrev64q_f32(x));
+    return x;
+}
+
+PKV_TEMPLATE vec v_spread(const float *p, int n)
+{
+    if (n >= LANES) return v_set1(*p);
+    const vec x = v_load(p);
+    return n == 1 ? x : vzip1q_f32(x, x);
+}
+
+PKV_TEMPLATE void v_zip(vec a, vec b, vec *x)
+{
+    x[0] = vzip1q_f32(a, b);
+    x[1] = vzip2q_f32(a, b);
+}
+
+PKV_TEMPLATE void v_unzip(vec a, vec b, vec *x)
+{
+    x[0] = vuzp1q_f32(a, b);
+    x[1] = vuzp2q_f32(a, b);
+}
+
 PKV_TEMPLATE vec v_reduce(const vec *acc)
 {
     return vpaddq_f32(vpaddq_f32(acc[0], acc[1]), vpaddq_f32(acc[2], acc[3]));
