@@ -30,8 +30,10 @@ static struct pool make_pool(struct check *c, size_t block_bytes, int32_t n_bloc
 static struct pool draw_pool(struct check *c)
 {
     static const size_t sizes[] = { 1, 7, 64, 512, 513, 4096 };
-    /* Some beyond the size from which the work is shared among threads. */
-    if (rng_chance(&c->rng, 5)) return make_pool(c, 65536, rng_int(&c->rng, 2, 30));
+    static const size_t large[] = { 65536, 65537, 70001, 131072 + 64 + 16 };
+    /* Sizes from which work is shared among threads, and copies take another way. */
+    if (rng_chance(&c->rng, 6))
+        return make_pool(c, large[rng_int(&c->rng, 0, 3)], rng_int(&c->rng, 2, 12));
     return make_pool(c, sizes[rng_int(&c->rng, 0, 5)], rng_int(&c->rng, 2, MAX_BLOCKS));
 }
 

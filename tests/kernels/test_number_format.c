@@ -1,6 +1,9 @@
-/* f16 and bf16 against the definition in tests/oracle: the value of a code by its fields, in
- * double. */
+/* The number formats against the definition in tests/oracle (the value of a code by its fields, in
+ * double), and that against numbers of the standards. */
+#include "common/fp8_format.h"
+#include "common/int_format.h"
 #include "common/number_format.h"
+#include "oracle/oracle_formats.h"
 #include "oracle/oracle_numbers.h"
 
 #include <setjmp.h>
@@ -105,6 +108,102 @@ static void beyond_the_range(void **state)
     assert_true(isnan(pkv__f16_to_f32(pkv__f32_to_f16(pkv__f32_from_bits(0xff800001u)))));
 }
 
+/* What the specification of the 8-bit formats prints (its tables 1 and 2), and halves by hand. */
+static void published_values(void **state)
+{
+    static const struct {
+        pkv_dtype dtype;
+        uint16_t code;
+        double value;
+    } known[] = {
+        { PKV_E4M3, 0x00, 0 },
+        { PKV_E4M3, 0x01, 0x1p-9 },
+        { PKV_E4M3, 0x07, 0.875 * 0x1p-6 },
+        { PKV_E4M3, 0x08, 0x1p-6 },
+        { PKV_E4M3, 0x38, 1 },
+        { PKV_E4M3, 0x7e, 448 },
+        { PKV_E4M3, 0xfe, -448 },
+        { PKV_E5M2, 0x01, 0x1p-16 },
+        { PKV_E5M2, 0x03, 0.75 * 0x1p-14 },
+        { PKV_E5M2, 0x04, 0x1p-14 },
+        { PKV_E5M2, 0x3c, 1 },
+        { PKV_E5M2, 0x7b, 57344 },
+        { PKV_E5M2, 0xfc, -INFINITY },
+        { PKV_I8, 0x80, -128 },
+        { PKV_I8, 0xff, -1 },
+        { PKV_U4, 15, 15 },
+        { PKV_F16, 0x0001, 0x1p-24 },
+        { PKV_F16, 0x7bff, 65504 },
+        { PKV_F16, 0x3555, 0.333251953125 },
+        { PKV_BF16, 0x3f80, 1 },
+        { PKV_BF16, 0x7f7f, 0x1.fep127 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        const bool half = !oracle_is_code(known[i].dtype);
+        const double got = half ? oracle_value16(known[i].dtype, known[i].code)
+                                : oracle_value8(known[i].dtype, (uint8_t)known[i].code);
+        assert_true(got == known[i].value);
+    }
+    for (unsigned sign = 0; sign <= 0x80u; sign += 0x80u) {
+        assert_true(isnan(oracle_value8(PKV_E4M3, (uint8_t)(sign | 0x7f))));
+        for (unsigned nan = 0x7d; nan <= 0x7f; nan++)
+            assert_true(isnan(oracle_value8(PKV_E5M2, (uint8_t)(sign | nan))));
+    }
+    /* Ties to even, and where saturation begins. */
+    assert_int_equal(oracle_code_of(PKV_E4M3, 17), 0x58);
+    assert_int_equal(oracle_code_of(PKV_E4M3, 19), 0x5a);
+    assert_int_equal(oracle_code_of(PKV_E4M3, 464), 0x7e);
+    assert_int_equal(oracle_code_of(PKV_E4M3, 0x1p-10), 0x00);
+    assert_int_equal(oracle_code_of(PKV_E4M3, 0x1.8p-9), 0x02);
+    assert_int_equal(oracle_code_of(PKV_E5M2, -1e9), 0xfb);
+    assert_int_equal(oracle_code_of(PKV_I8, -2.5), 0xfe);
+    assert_int_equal(oracle_code_of(PKV_I8, -200), 0x81);
+    assert_int_equal(oracle_code_of(PKV_U4, 14.5), 14);
+    assert_int_equal(oracle_code_of(PKV_U4, -0.6), 0);
+}
+
+static void fp8_codes(void **state)
+{
+    (void)state;
+    for (unsigned code = 0; code < 256; code++) {
+        const float e4m3 = pkv__e4m3_to_f32((uint8_t)code), e5m2 = pkv__e5m2_to_f32((uint8_t)code);
+        const double want4 = oracle_value8(PKV_E4M3, (uint8_t)code);
+        const double want5 = oracle_value8(PKV_E5M2, (uint8_t)code);
+        assert_true(isnan(want4) ? isnan(e4m3)
+                                 : (double)e4m3 == want4 && !signbit(e4m3) == !(code & 0x80u));
+        assert_true(isnan(want5) ? isnan(e5m2)
+                                 : (double)e5m2 == want5 && !signbit(e5m2) == !(code & 0x80u));
+        if (!isnan(want4)) assert_int_equal(pkv__f32_to_e4m3(e4m3), code);
+        if (isfinite(want5)) assert_int_equal(pkv__f32_to_e5m2(e5m2), code);
+        if (isinf(want5)) assert_int_equal(pkv__f32_to_e5m2(e5m2), code - 1);
+    }
+    assert_int_equal(pkv__f32_to_e4m3(pkv__f32_from_bits(0x7f800001u)), 0x7f);
+    assert_int_equal(pkv__f32_to_e4m3(pkv__f32_from_bits(0xffc00000u)), 0xff);
+    assert_int_equal(pkv__f32_to_e5m2(pkv__f32_from_bits(0x7fffffffu)), 0x7e);
+    assert_int_equal(pkv__f32_to_e5m2(pkv__f32_from_bits(0xff800001u)), 0xfe);
+}
+
+/* Halves between integers, and what lies beyond the ends. */
+static void int_codes(void **state)
+{
+    uint8_t row[2] = { pkv__u4_pair(3, 12), pkv__u4_pair(15, 0) };
+    (void)state;
+    assert_true(pkv__u4_code(row, 0) == 3 && pkv__u4_code(row, 1) == 12);
+    assert_true(pkv__u4_code(row, 2) == 15 && pkv__u4_code(row, 3) == 0);
+    for (int half = -300; half <= 300; half++)
+        for (int near = -1; near <= 1; near++) {
+            float x = (float)half / 2;
+            if (near) x = nextafterf(x, near > 0 ? INFINITY : -INFINITY);
+            const int want = (int8_t)oracle_code_of(PKV_I8, (double)x);
+            assert_int_equal(pkv__round_code(x, -127.f, 127.f), want);
+            assert_int_equal(pkv__round_code(x, 0.f, 15.f), oracle_code_of(PKV_U4, (double)x));
+        }
+    assert_int_equal(pkv__round_code(INFINITY, 0.f, 15.f), 15);
+    assert_int_equal(pkv__round_code(-INFINITY, -127.f, 127.f), -127);
+    assert_int_equal(pkv__round_code(3e38f, -127.f, 127.f), 127);
+}
+
 static void arrays(void **state)
 {
     (void)state;
@@ -121,9 +220,9 @@ static void arrays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f16_codes),
-        cmocka_unit_test(bf16_codes),
-        cmocka_unit_test(beyond_the_range),
+        cmocka_unit_test(f16_codes),        cmocka_unit_test(bf16_codes),
+        cmocka_unit_test(beyond_the_range), cmocka_unit_test(published_values),
+        cmocka_unit_test(fp8_codes),        cmocka_unit_test(int_codes),
         cmocka_unit_test(arrays),
     };
     return cmocka_run_group_tests_name("number_format", tests, NULL, NULL);
