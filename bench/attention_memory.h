@@ -1,7 +1,8 @@
 /* K and V in memory, in every layout, with the same logical content.
  *
  *   contiguous   [layer][K,V][1 + sequence][region]   one region in front stays unused, so that the
- *                                                     identity table can name sequence b as b + 1
+ *                                                     identity table can name sequence b as b + 1;
+ *                then, if quantised, scales in the same order, then zero points
  *   paged        a pkv_store: [block][layer][kv_head][K,V][token][dim]
  *
  * A row of K or V is a piece of one table of random numbers, chosen by a hash of layer, sequence,
@@ -22,17 +23,28 @@ struct attn_shape {
     int32_t max_kv_len;
     int64_t sum_kv_len;
     int32_t h_q, h_kv, dim, n_layers;
-    pkv_dtype dtype;
+    pkv_dtype dtype;   /* of K and V */
+    pkv_dtype q_dtype; /* of queries and outputs */
     uint64_t seed;
-    void *numbers; /* [ATTN_NUMBERS] of dtype */
+    void *numbers; /* [ATTN_NUMBERS] of dtype; codes if quantised */
 };
 #define ATTN_NUMBERS 32768
 
-/* Fill `numbers` with normal values, mean 0 and variance 1, so that scores spread as in a model. */
+/* Fill `numbers` so that values are normal, mean 0 and variance about 1: scores spread as in a
+ * model. */
 bool attn_numbers_init(struct attn_shape *shape, struct bench_error *err);
-/* One row [dim] of K (is_v false) or V. */
-const void *attn_logical_row(const struct attn_shape *shape, int32_t layer, int32_t seq,
-                             int32_t head, int32_t token, bool is_v);
+
+/* One row of K (is_v false) or V: dim numbers or codes, and what they mean: scale * (code - zero).
+ */
+struct attn_row_place {
+    int32_t layer, seq, head, token;
+    bool is_v;
+};
+const void *attn_logical_row(const struct attn_shape *shape, const struct attn_row_place *at);
+float attn_logical_scale(const struct attn_shape *shape, const struct attn_row_place *at);
+float attn_logical_zero(const struct attn_shape *shape, const struct attn_row_place *at);
+bool attn_has_scales(pkv_dtype dtype); /* E4M3, I8, U4: as in a store */
+bool attn_has_zeros(pkv_dtype dtype);  /* U4 */
 
 struct attn_memory {
     struct bench_region region;
@@ -43,7 +55,7 @@ struct attn_memory {
     int32_t block_tokens;
 };
 
-/* Bytes that K and V of one layer need: every key and value once. */
+/* Bytes that K and V of one layer need: every key and value once, with their scales. */
 int64_t attn_layer_bytes(const struct attn_shape *shape);
 /* Bytes of memory one layer takes in a layout. */
 int64_t attn_layer_footprint(const struct attn_shape *shape, enum bench_layout layout,

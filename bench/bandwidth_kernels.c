@@ -77,9 +77,25 @@ static uint64_t sum_streams(const void *data, size_t bytes)
     return sum_lanes(acc) + sum_tail(p + N_STREAMS * quarter, bytes - N_STREAMS * quarter);
 }
 
-void BANDWIDTH_INIT(bandwidth_sum_fn ways[BANDWIDTH_N_WAYS])
+static uint64_t sum_ahead(const void *data, size_t bytes, const void *ahead)
 {
-    ways[BANDWIDTH_PLAIN] = sum_plain;
-    ways[BANDWIDTH_PREFETCH] = sum_prefetch;
-    ways[BANDWIDTH_STREAMS] = sum_streams;
+    const char *p = data, *next = ahead;
+    vec acc[N_ACC] = { { 0 } };
+    const size_t whole = bytes - bytes % STEP;
+    for (size_t i = 0; i < whole; i += STEP) {
+        const vec *v = (const vec *)(const void *)(p + i);
+        for (int k = 0; k < N_ACC; k++) {
+            __builtin_prefetch(next + i + (size_t)k * sizeof(vec), 0, 2);
+            acc[k] += v[k];
+        }
+    }
+    return sum_lanes(acc) + sum_tail(p + whole, bytes - whole);
+}
+
+void BANDWIDTH_INIT(struct bandwidth_loops *loops)
+{
+    loops->sum[BANDWIDTH_PLAIN] = sum_plain;
+    loops->sum[BANDWIDTH_PREFETCH] = sum_prefetch;
+    loops->sum[BANDWIDTH_STREAMS] = sum_streams;
+    loops->sum_ahead = sum_ahead;
 }

@@ -12,8 +12,17 @@ typedef uint64_t (*bandwidth_sum_fn)(const void *data, size_t bytes);
 /* Ways to read: one stream, with and without prefetch instructions, and four streams at a time. */
 enum { BANDWIDTH_PLAIN, BANDWIDTH_PREFETCH, BANDWIDTH_STREAMS, BANDWIDTH_N_WAYS };
 
-void bandwidth_kernels_scalar(bandwidth_sum_fn ways[BANDWIDTH_N_WAYS]);
-void bandwidth_kernels_avx2(bandwidth_sum_fn ways[BANDWIDTH_N_WAYS]);
-void bandwidth_kernels_avx512(bandwidth_sum_fn ways[BANDWIDTH_N_WAYS]);
+/* The same sum, while the `bytes` bytes at `ahead`, which will be read soon, are fetched into the
+ * caches. What a kernel does that knows from its block table where it will read next. */
+typedef uint64_t (*bandwidth_ahead_fn)(const void *data, size_t bytes, const void *ahead);
+
+struct bandwidth_loops {
+    bandwidth_sum_fn sum[BANDWIDTH_N_WAYS];
+    bandwidth_ahead_fn sum_ahead;
+};
+
+void bandwidth_kernels_scalar(struct bandwidth_loops *loops);
+void bandwidth_kernels_avx2(struct bandwidth_loops *loops);
+void bandwidth_kernels_avx512(struct bandwidth_loops *loops);
 
 #endif

@@ -1,6 +1,9 @@
 /* Runs one case from setup to rows. */
 #include "bench_case.h"
 
+#include "bench_line.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,25 @@ struct bench_side *bench_case_side(struct bench_case *c)
     memset(s, 0, sizeof(*s));
     s->ops = 1;
     return s;
+}
+
+void bench_side_goal(struct bench_side *s, enum bench_goal_kind kind, double limit,
+                     const char *name)
+{
+    if (limit <= 0) return;
+    if (s->n_goals == SIDE_MAX_GOALS) abort();
+    s->goals[s->n_goals++] = (struct bench_goal_spec){ kind, limit, name };
+}
+
+void bench_side_param(struct bench_side *s, const char *name, const char *fmt, ...)
+{
+    va_list args;
+    if (s->n_params == SIDE_MAX_PARAMS) abort();
+    struct bench_param *p = &s->params[s->n_params++];
+    snprintf(p->name, sizeof(p->name), "%s", name);
+    va_start(args, fmt);
+    vsnprintf(p->value, sizeof(p->value), fmt, args);
+    va_end(args);
 }
 
 static void repro_text(const struct bench_run *run, const char *id, char *text, size_t size)
@@ -31,9 +53,10 @@ static void repro_text(const struct bench_run *run, const char *id, char *text, 
     } else {
         n += snprintf(text + n, size - (size_t)n, " --profile %s", bench_profile_name(o->profile));
     }
-    snprintf(text + n, size - (size_t)n, " --filter %s --seed %llu%s%s", id,
-             (unsigned long long)o->seed, o->isa ? " --isa " : "",
-             o->isa ? pkv_isa_name(o->isa) : "");
+    n += snprintf(text + n, size - (size_t)n, " --filter %s --seed %llu%s%s", id,
+                  (unsigned long long)o->seed, o->isa ? " --isa " : "",
+                  o->isa ? pkv_isa_name(o->isa) : "");
+    if (o->n_threads) snprintf(text + n, size - (size_t)n, " --threads %d", o->n_threads);
 }
 
 static struct bench_row *new_row(struct bench_case *c, struct bench_run *run,
@@ -47,7 +70,11 @@ static struct bench_row *new_row(struct bench_case *c, struct bench_run *run,
     snprintf(row->layout, sizeof(row->layout), "%s", s->layout);
     snprintf(row->published, sizeof(row->published), "%s", s->published);
     snprintf(row->note, sizeof(row->note), "%s", s->note);
+    snprintf(row->versus, sizeof(row->versus), "%s", c->versus);
+    if (s->line_x > 0) snprintf(row->line, sizeof(row->line), "%s", c->line);
     row->group = c->group;
+    row->family = s->family;
+    row->flops = s->flops;
     row->bytes_needed = s->bytes_needed;
     row->bytes_distinct = s->bytes_distinct;
     row->in_cache = s->in_cache;
@@ -69,41 +96,142 @@ static bool fill_samples(struct bench_row *row, const double *samples_ns, int32_
            bench_fail(err, BENCH_USAGE, "no memory for statistics");
 }
 
-static void fill_goal(struct bench_row *row, const struct bench_side *s)
+/* What a goal is about, from a row that is otherwise complete. False: the row has no such figure.
+ */
+static bool goal_of(const struct bench_row *row, const struct bench_goal_spec *spec,
+                    struct bench_goal *g)
 {
-    struct bench_goal *g = &row->goal;
-    if (s->goal_ratio > 0 && row->has_ratio) {
-        g->limit = s->goal_ratio;
-        g->value = row->ratio.value;
+    const struct bench_ratio *r = &row->ratio, *share = &row->share;
+    memset(g, 0, sizeof(*g));
+    g->limit = spec->limit;
+    g->at_least = spec->kind != GOAL_RATIO && spec->kind != GOAL_NS;
+    g->has_interval = true;
+    snprintf(g->name, sizeof(g->name), "%s", spec->name);
+    switch (spec->kind) {
+    case GOAL_RATIO:
+        g->value = r->value, g->lo = r->lo, g->hi = r->hi;
         snprintf(g->text, sizeof(g->text), "ratio <= %.2f", g->limit);
-    } else if (s->goal_ns > 0 && row->stats.n) {
-        g->limit = s->goal_ns;
-        g->value = row->stats.median;
-        if (g->limit >= 1e6) snprintf(g->text, sizeof(g->text), "<= %.2f ms", g->limit / 1e6);
-        else if (g->limit >= 1e3) snprintf(g->text, sizeof(g->text), "<= %.0f us", g->limit / 1e3);
-        else snprintf(g->text, sizeof(g->text), "<= %.0f ns", g->limit);
+        return row->has_ratio;
+    case GOAL_SPEED:
+        g->value = 1 / r->value, g->lo = 1 / r->hi, g->hi = 1 / r->lo;
+        snprintf(g->text, sizeof(g->text), "speed >= %.2f x %.24s", g->limit, row->versus);
+        return row->has_ratio;
+    case GOAL_SHARE:
+        g->value = share->value, g->lo = share->lo, g->hi = share->hi;
+        snprintf(g->text, sizeof(g->text), "share >= %.2f", g->limit);
+        return row->has_share && !row->in_cache;
+    case GOAL_RATE:
+        g->value = bench_row_gflops(row);
+        g->lo = row->flops / row->stats.q3;
+        g->hi = row->flops / row->stats.q1;
+        snprintf(g->text, sizeof(g->text), ">= %.0f GFLOP/s", g->limit);
+        return row->flops > 0;
+    case GOAL_LINE:
+        g->has_interval = false;
+        snprintf(g->text, sizeof(g->text), "line / time >= %.2f", g->limit);
+        return bench_row_get_value(row, "of_line", &g->value);
+    case GOAL_NS:
+        break;
     }
-    g->met = g->text[0] && g->value <= g->limit;
+    g->has_interval = false;
+    g->value = row->stats.median;
+    if (g->limit >= 1e6) snprintf(g->text, sizeof(g->text), "<= %.2f ms", g->limit / 1e6);
+    else if (g->limit >= 1e3) snprintf(g->text, sizeof(g->text), "<= %.0f us", g->limit / 1e3);
+    else snprintf(g->text, sizeof(g->text), "<= %.0f ns", g->limit);
+    return true;
 }
 
-/* Ratios of all rows to the fastest baseline. */
-static bool fill_ratios(struct bench_run *run, const struct bench_case *c,
-                        struct bench_row *const *rows, struct bench_error *err)
+static void fill_goals(struct bench_row *row, const struct bench_side *s)
 {
-    const struct bench_row *base = NULL;
-    for (int32_t i = 0; i < c->n_sides; i++)
-        if (c->sides[i].baseline && rows[i]->stats.n &&
-            (!base || rows[i]->stats.median < base->stats.median))
-            base = rows[i];
-    for (int32_t i = 0; base && i < c->n_sides; i++) {
-        if (rows[i] == base || !rows[i]->stats.n || c->sides[i].no_ratio) continue;
-        if (!bench_ratio_of(rows[i]->samples_ns, base->samples_ns, base->stats.n,
-                            run->options->seed + (uint64_t)i, &rows[i]->ratio))
-            return bench_fail(err, BENCH_USAGE, "no memory for the bootstrap");
-        rows[i]->has_ratio = true;
-        snprintf(rows[i]->ratio_to, sizeof(rows[i]->ratio_to), "%s", base->id);
+    struct bench_goal g;
+    for (int32_t i = 0; row->stats.n && i < s->n_goals; i++)
+        if (goal_of(row, &s->goals[i], &g)) bench_row_goal(row, &g);
+}
+
+/* The row that others of a family are compared with: the fastest baseline, or the yardstick. */
+static const struct bench_row *reference(const struct bench_case *c, struct bench_row *const *rows,
+                                         int32_t family, bool yardstick)
+{
+    const struct bench_row *best = NULL;
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        const struct bench_side *s = &c->sides[i];
+        if (s->family != family || !rows[i]->stats.n) continue;
+        if (!(yardstick ? s->yardstick : s->baseline)) continue;
+        if (!best || rows[i]->stats.median < best->stats.median) best = rows[i];
     }
-    for (int32_t i = 0; i < c->n_sides; i++) fill_goal(rows[i], &c->sides[i]);
+    return best;
+}
+
+static bool fill_ratio(struct bench_row *row, const struct bench_row *base, uint64_t seed,
+                       struct bench_error *err)
+{
+    if (!bench_ratio_of(row->samples_ns, base->samples_ns, base->stats.n, seed, &row->ratio))
+        return bench_fail(err, BENCH_USAGE, "no memory for the bootstrap");
+    row->has_ratio = true;
+    snprintf(row->ratio_to, sizeof(row->ratio_to), "%s", base->id);
+    return true;
+}
+
+/* Rate of the row / rate of the yardstick, in operations if both count them, else in bytes. */
+static bool fill_share(struct bench_row *row, const struct bench_row *yard, uint64_t seed,
+                       struct bench_error *err)
+{
+    const bool flops = row->flops > 0 && yard->flops > 0;
+    const double work =
+        flops ? row->flops / yard->flops : (double)row->bytes_needed / (double)yard->bytes_needed;
+    struct bench_ratio *r = &row->share;
+    if (!flops && (!row->bytes_needed || !yard->bytes_needed)) return true;
+    if (!bench_ratio_of(yard->samples_ns, row->samples_ns, row->stats.n, seed, r))
+        return bench_fail(err, BENCH_USAGE, "no memory for the bootstrap");
+    r->value *= work;
+    r->lo *= work;
+    r->hi *= work;
+    row->has_share = true;
+    snprintf(row->share_to, sizeof(row->share_to), "%s", yard->id);
+    return true;
+}
+
+/* The line through the family's points, and where each lies. */
+static void fill_line(const struct bench_case *c, struct bench_row *const *rows, int32_t family)
+{
+    double x[CASE_MAX_SIDES], t[CASE_MAX_SIDES];
+    int32_t n = 0;
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        if (c->sides[i].family != family || c->sides[i].line_x <= 0 || !rows[i]->stats.n) continue;
+        x[n] = c->sides[i].line_x;
+        t[n++] = rows[i]->stats.median;
+    }
+    if (n < 3) return; /* two points are always in line */
+    const struct bench_line line = bench_line_of(x, t, n);
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        if (c->sides[i].family != family || c->sides[i].line_x <= 0 || !rows[i]->stats.n) continue;
+        const double fitted = line.a + line.b * c->sides[i].line_x;
+        bench_row_value(rows[i], "line_x", c->sides[i].line_x);
+        bench_row_value(rows[i], "line_ns", fitted);
+        bench_row_value(rows[i], "line_a_ns", line.a);
+        bench_row_value(rows[i], "line_b_ns", line.b);
+        bench_row_value(rows[i], "of_line", fitted / rows[i]->stats.median);
+    }
+}
+
+/* Ratios, shares, lines, and then the goals that are about them. */
+static bool fill_relations(struct bench_run *run, const struct bench_case *c,
+                           struct bench_row *const *rows, struct bench_error *err)
+{
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        const struct bench_side *s = &c->sides[i];
+        const struct bench_row *base = reference(c, rows, s->family, false);
+        const struct bench_row *yard = reference(c, rows, s->family, true);
+        const uint64_t seed = run->options->seed + (uint64_t)i;
+        if (!rows[i]->stats.n) continue;
+        if (base && base != rows[i] && !s->no_ratio && !fill_ratio(rows[i], base, seed, err))
+            return false;
+        if (yard && yard != rows[i] && !fill_share(rows[i], yard, seed, err)) return false;
+    }
+    for (int32_t i = 0; i < c->n_sides; i++)
+        if (i == 0 || c->sides[i].family != c->sides[i - 1].family)
+            fill_line(c, rows, c->sides[i].family);
+    for (int32_t i = 0; i < c->n_sides; i++) fill_goals(rows[i], &c->sides[i]);
     return true;
 }
 
@@ -150,7 +278,7 @@ static bool run_rows(struct bench_case *c, struct bench_run *run, struct bench_e
         if (!rows[i]) return false;
     }
     return check_sides(c, run, rows, false, err) && time_sides(c, run, rows, err) &&
-           check_sides(c, run, rows, true, err) && fill_ratios(run, c, rows, err);
+           check_sides(c, run, rows, true, err) && fill_relations(run, c, rows, err);
 }
 
 bool bench_case_run(struct bench_case *c, struct bench_run *run, struct bench_error *err)

@@ -17,6 +17,8 @@ enum {
     KEY_MAX_TIME,
     KEY_JSON,
     KEY_CSV,
+    KEY_MARKDOWN,
+    KEY_THREADS,
     KEY_ISA,
     KEY_FAIL_NOISY,
     KEY_NO_HUGE,
@@ -45,6 +47,9 @@ enum {
     IN_ALL = IN_CASES | IN_MACHINE
 };
 
+#define ISA_NAMES "scalar, avx2, avx512, avx512bf16, amx, neon or best"
+#define DTYPE_NAMES "f32, f16, bf16, e4m3, e5m2, int8 or int4"
+
 static const struct known_option {
     unsigned commands;
     struct argp_option argp;
@@ -66,7 +71,10 @@ static const struct known_option {
         2 } },
     { IN_MEASURED,
       { "isa", KEY_ISA, "LEVEL", 0,
-        "highest CPU level: scalar, avx2, avx512 or best (default: PKV_ISA, else best)", 2 } },
+        "highest CPU level: " ISA_NAMES " (default: PKV_ISA, else best)", 2 } },
+    { IN_RUN | IN_KERNEL | IN_MACHINE,
+      { "threads", KEY_THREADS, "N", 0,
+        "threads of attention and of the loops beside it (default: every CPU; ci 2)", 2 } },
     { IN_MEASURED,
       { "no-huge-pages", KEY_NO_HUGE, NULL, 0, "advise against huge pages on all sides", 2 } },
     { IN_ALL, { "output", 'o', "FORMAT", 0, "table (default) or md", 3 } },
@@ -75,6 +83,9 @@ static const struct known_option {
         3 } },
     { IN_CASES,
       { "csv", KEY_CSV, "FILE", 0, "write one row per case and side; - is standard output", 3 } },
+    { IN_ALL,
+      { "markdown", KEY_MARKDOWN, "FILE", 0, "write the tables as -o md does; - is standard output",
+        3 } },
     { IN_TIMED,
       { "fail-noisy", KEY_FAIL_NOISY, NULL, 0, "exit with 3 if the A/A check says noisy", 3 } },
     { IN_RUN | IN_KERNEL, { "self-test", KEY_SELF_TEST, "KIND", OPTION_HIDDEN, NULL, 0 } },
@@ -87,7 +98,7 @@ static const struct known_option {
       { "heads", KEY_HEADS, "Q/KV", 0, "query and KV heads of --batch (default 32/8)", 4 } },
     { IN_KERNEL, { "head-dim", KEY_HEAD_DIM, "N", 0, "of --batch (default 128)", 4 } },
     { IN_KERNEL,
-      { "kv-dtype", KEY_KV_DTYPE, "TYPE", 0, "of --batch: f32, f16 (default) or bf16", 4 } },
+      { "kv-dtype", KEY_KV_DTYPE, "TYPE", 0, "of --batch: " DTYPE_NAMES " (default f16)", 4 } },
     { IN_KERNEL, { "block-tokens", KEY_BLOCK_TOKENS, "N,..", 0, "of --batch (default 16,64)", 4 } },
     { IN_SHARE,
       { "trace", KEY_TRACE, "FILE", 0,
@@ -121,6 +132,13 @@ const char *bench_command_name(enum bench_command command)
 bool bench_command_untimed(enum bench_command command)
 {
     return command == CMD_CAPACITY || command == CMD_SHARE;
+}
+
+int32_t bench_threads(const struct bench_options *o, int32_t n_cpus)
+{
+    if (o->n_threads) return o->n_threads;
+    if (o->profile == PROFILE_CI) return 2;
+    return n_cpus < 1 ? 1 : n_cpus > 1024 ? 1024 : n_cpus;
 }
 
 bool bench_parse_size(const char *text, size_t *out)
@@ -166,8 +184,7 @@ static void parse_isa(struct argp_state *state, const char *text, struct bench_o
 {
     o->isa_from = "--isa";
     if (pkv_isa_from_name(text, &o->isa) != PKV_OK)
-        argp_failure(state, BENCH_USAGE, 0, "--isa wants scalar, avx2, avx512 or best, not '%s'",
-                     text);
+        argp_failure(state, BENCH_USAGE, 0, "--isa wants " ISA_NAMES ", not '%s'", text);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state, struct bench_options *o)
@@ -216,6 +233,12 @@ static error_t parse_common(int key, char *arg, struct argp_state *state, struct
         break;
     case KEY_CSV:
         o->csv = arg;
+        break;
+    case KEY_MARKDOWN:
+        o->markdown_file = arg;
+        break;
+    case KEY_THREADS:
+        o->n_threads = (int32_t)parse_int(state, "--threads", arg, 1, 1024);
         break;
     case KEY_FAIL_NOISY:
         o->fail_noisy = true;
@@ -323,8 +346,8 @@ static error_t parse_kernel(int key, char *arg, struct argp_state *state, struct
         if (o->dim % 8) argp_failure(state, BENCH_USAGE, 0, "--head-dim wants a multiple of 8");
         break;
     case KEY_KV_DTYPE:
-        if (pkv_dtype_from_name(arg, &o->dtype) != PKV_OK || o->dtype > PKV_BF16)
-            argp_failure(state, BENCH_USAGE, 0, "--kv-dtype wants f32, f16 or bf16, not '%s'", arg);
+        if (pkv_dtype_from_name(arg, &o->dtype) != PKV_OK)
+            argp_failure(state, BENCH_USAGE, 0, "--kv-dtype wants " DTYPE_NAMES ", not '%s'", arg);
         break;
     case KEY_BLOCK_TOKENS:
         parse_blocks(state, arg, o);
@@ -353,6 +376,29 @@ static const char *batch_option(const struct parse_input *in)
     return NULL;
 }
 
+/* No two outputs in one file. */
+static void check_files(struct argp_state *state, const struct bench_options *o)
+{
+    const struct {
+        const char *name, *path;
+    } files[] = { { "json", o->json }, { "csv", o->csv }, { "markdown", o->markdown_file } };
+    for (int i = 0; i < BENCH_LEN(files); i++) {
+        if (!files[i].path) continue;
+        if (o->list)
+            argp_failure(state, BENCH_USAGE, 0, "--list runs nothing that --%s could write",
+                         files[i].name);
+        for (int k = 0; k < i; k++) {
+            if (!files[k].path || strcmp(files[i].path, files[k].path) != 0) continue;
+            if (strcmp(files[i].path, "-") == 0)
+                argp_failure(state, BENCH_USAGE, 0,
+                             "--%s - and --%s - cannot share standard output", files[k].name,
+                             files[i].name);
+            argp_failure(state, BENCH_USAGE, 0, "--%s and --%s cannot both write %s", files[k].name,
+                         files[i].name, files[i].path);
+        }
+    }
+}
+
 static void check_together(struct argp_state *state, const struct parse_input *in)
 {
     const struct bench_options *o = in->options;
@@ -361,13 +407,7 @@ static void check_together(struct argp_state *state, const struct parse_input *i
         argp_failure(state, BENCH_USAGE, 0, "--%s describes a --batch, and there is none", lonely);
     if (o->has_trace && seen_key(in, KEY_SEED))
         argp_failure(state, BENCH_USAGE, 0, "--seed has no effect on a trace");
-    if (o->list && (o->json || o->csv))
-        argp_failure(state, BENCH_USAGE, 0, "--list runs nothing that --%s could write",
-                     o->json ? "json" : "csv");
-    if (!o->json || !o->csv || strcmp(o->json, o->csv) != 0) return;
-    if (strcmp(o->json, "-") == 0)
-        argp_failure(state, BENCH_USAGE, 0, "--json - and --csv - cannot share standard output");
-    argp_failure(state, BENCH_USAGE, 0, "--json and --csv cannot both write %s", o->json);
+    check_files(state, o);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -395,8 +435,9 @@ static const struct {
       "Exit status: 0 ok, 1 a result is wrong, 2 usage, input or output "
       "error, 3 noisy "
       "machine (only with --fail-noisy). docs/benchmarking.md tells how to read the numbers." },
-    { "kernel", "Attention through a block table against contiguous K and V, one thread.\v"
-                "Exit status 1 also says that the case of --batch could not run." },
+    { "kernel",
+      "Attention through a block table against contiguous K and V, and the moves around it.\v"
+      "Exit status 1 also says that the case of --batch could not run." },
     { "blockmgr", "Operations of the block manager, beside malloc and a bare LIFO list." },
     { "capacity",
       "Concurrent sequences in a memory budget, paged against contiguous (simulated)." },
@@ -475,7 +516,7 @@ static void take_isa(const char *text, struct bench_options *o)
     if (o->isa_from || !text || !*text || bench_command_untimed(o->command)) return;
     o->isa_from = "PKV_ISA";
     if (pkv_isa_from_name(text, &o->isa) == PKV_OK) return;
-    fprintf(stderr, "pkv-bench: PKV_ISA wants scalar, avx2, avx512 or best, not '%s'\n", text);
+    fprintf(stderr, "pkv-bench: PKV_ISA wants " ISA_NAMES ", not '%s'\n", text);
     exit(BENCH_USAGE);
 }
 

@@ -23,9 +23,10 @@ struct bench_options {
     bool list, markdown, fail_noisy, huge_pages;
     int32_t repeats; /* samples per side; 0: as the profile says */
     uint64_t seed;
-    size_t max_memory;      /* 0: a quarter of the available memory, and what the profile allows */
-    double max_time_s;      /* per case; 0: as the profile says */
-    const char *json, *csv; /* NULL: not wanted; "-": standard output */
+    size_t max_memory; /* 0: a quarter of the available memory, and what the profile allows */
+    double max_time_s; /* per case; 0: as the profile says */
+    const char *json, *csv, *markdown_file; /* NULL: not wanted; "-": standard output */
+    int32_t n_threads;                      /* 0: see bench_threads */
     pkv_isa isa;
     const char *isa_from; /* who named it: "--isa", "PKV_ISA"; NULL: nobody */
     enum bench_self_test self_test;
@@ -54,6 +55,10 @@ void bench_options_parse(int argc, char **argv, const char *isa_env, const char 
 
 /* "64M", "1.5G", "4096": bytes. False if it is not a size of at least one byte. */
 bool bench_parse_size(const char *text, size_t *out);
+
+/* Threads of the run on a machine where it may use `n_cpus`: as asked for; else 2 in `ci`, so that
+ * threads are exercised anywhere, and in other profiles one for each CPU. */
+int32_t bench_threads(const struct bench_options *o, int32_t n_cpus);
 
 const char *bench_profile_name(enum bench_profile profile);
 const char *bench_command_name(enum bench_command command);

@@ -9,8 +9,8 @@
 
 const char *bench_group_name(enum bench_group group)
 {
-    static const char *const names[GROUP_COUNT] = { "kernel", "pool", "blockmgr", "capacity",
-                                                    "share" };
+    static const char *const names[GROUP_COUNT] = { "kernel",   "moves",    "pool",
+                                                    "blockmgr", "capacity", "share" };
     return names[group];
 }
 
@@ -94,6 +94,26 @@ bool bench_row_get_value(const struct bench_row *row, const char *name, double *
         return true;
     }
     return false;
+}
+
+double bench_row_gflops(const struct bench_row *row)
+{
+    return row->stats.median > 0 ? row->flops / row->stats.median : 0;
+}
+
+void bench_row_goal(struct bench_row *row, const struct bench_goal *goal)
+{
+    assert(row->n_goals < ROW_MAX_GOALS);
+    struct bench_goal *g = &row->goals[row->n_goals++];
+    *g = *goal;
+    g->met = g->at_least ? g->value >= g->limit : g->value <= g->limit;
+}
+
+bool bench_row_goals_met(const struct bench_row *row)
+{
+    bool met = true;
+    for (int32_t i = 0; i < row->n_goals; i++) met = met && row->goals[i].met;
+    return met;
 }
 
 double bench_row_gbs(const struct bench_row *row)

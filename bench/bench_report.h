@@ -10,13 +10,14 @@
 /* Which table a row belongs to. */
 enum bench_group {
     GROUP_KERNEL,   /* attention, paged against contiguous */
+    GROUP_MOVES,    /* writing, copying, gathering, merging */
     GROUP_POOL,     /* table A: get and free of blocks */
     GROUP_BLOCKMGR, /* table B: operations of the block manager */
     GROUP_CAPACITY, /* concurrent sequences in a budget */
     GROUP_SHARE,    /* what the prefix cache finds */
     GROUP_COUNT
 };
-/* "kernel", "pool", "blockmgr", "capacity", "share" */
+/* "kernel", "moves", "pool", "blockmgr", "capacity", "share" */
 const char *bench_group_name(enum bench_group group);
 
 struct bench_param {
@@ -26,7 +27,9 @@ struct bench_value {
     char name[28];
     double value;
 };
-#define ROW_MAX_PARAMS 10
+#define ROW_MAX_PARAMS 14
+#define SIDE_MAX_PARAMS 10
+#define ROW_MAX_GOALS 3
 #define ROW_MAX_VALUES 24
 
 struct bench_correct {
@@ -39,8 +42,12 @@ struct bench_correct {
 };
 
 struct bench_goal {
-    char text[72]; /* "ratio <= 1.10"; empty: no goal */
+    char name[8];  /* "C1"; empty: none of docs/kernels.md */
+    char text[72]; /* "ratio <= 1.10" */
     double limit, value;
+    bool at_least;     /* else at most */
+    bool has_interval; /* of value, 95 % */
+    double lo, hi;
     bool met;
 };
 
@@ -50,18 +57,25 @@ struct bench_row {
     char label[72];   /* how tables call it */
     enum bench_group group;
     char layout[24]; /* "" if it has none */
-    int32_t n_params, n_values;
+    int32_t family;  /* of the case: a level and a number of threads */
+    char versus[24]; /* what ratio_to is, in a word */
+    char line[64];   /* what values x and line_ns are about; "": no line */
+    int32_t n_params, n_values, n_goals;
     struct bench_param params[ROW_MAX_PARAMS];
     struct bench_value values[ROW_MAX_VALUES];
     struct bench_correct correct;
     int64_t bytes_needed, bytes_distinct; /* 0: not a memory case */
+    double flops;                         /* 0: arithmetic is not the point */
     bool in_cache;                        /* working set below 4 times the last-level cache */
     double *samples_ns; /* [stats.n] in the order taken, ns per operation; owned */
     struct bench_stats stats;
     bool has_ratio;
     char ratio_to[144];
     struct bench_ratio ratio;
-    struct bench_goal goal;
+    bool has_share; /* of the rate of the yardstick timed in the same rounds */
+    char share_to[144];
+    struct bench_ratio share;
+    struct bench_goal goals[ROW_MAX_GOALS];
     char published[96]; /* figure of others, with source; "" if none */
     char note[120];
     char repro[288];
@@ -102,6 +116,12 @@ void bench_row_value(struct bench_row *row, const char *name, double value);
 const char *bench_row_get_param(const struct bench_row *row, const char *name); /* "" if absent */
 bool bench_row_get_value(const struct bench_row *row, const char *name, double *out);
 
+/* 10^9 floating-point operations a second of the median; 0 if arithmetic is not the point. */
+double bench_row_gflops(const struct bench_row *row);
+/* The next goal of a row, judged: value and limit have to be set. */
+void bench_row_goal(struct bench_row *row, const struct bench_goal *goal);
+/* Are all goals met? True without any. */
+bool bench_row_goals_met(const struct bench_row *row);
 /* GB/s of the median, from bytes_needed; 0 if not a memory case. */
 double bench_row_gbs(const struct bench_row *row);
 /* Its share of the machine's read bandwidth. False where one of the two is unknown or was measured

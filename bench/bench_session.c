@@ -39,26 +39,18 @@ static bool resolve_memory(struct bench_run *run, struct bench_error *err)
            bench_fail(err, BENCH_USAGE, "--max-memory must be at least 8M");
 }
 
-static void keep_log(void *ctx, pkv_log_level level, const char *text)
+/* The level of the run has to be there; so have the threads. */
+static bool make_engines(struct bench_run *run, struct bench_error *err)
 {
-    struct bench_error *err = ctx;
-    if (level == PKV_LOG_ERROR) (void)bench_fail(err, BENCH_USAGE, "%s", text);
-}
-
-static bool make_backend(struct bench_run *run, struct bench_error *err)
-{
-    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
-    struct bench_error reason = { BENCH_USAGE, "" };
-    cfg.max_isa = run->options->isa;
-    cfg.log = (pkv_logger){ keep_log, &reason };
-    const pkv_status status = pkv_backend_create_cpu(&cfg, &run->backend);
-    if (status == PKV_OK) return true;
-    if (status == PKV_E_UNSUPPORTED && run->options->isa_from)
-        return bench_fail(err, BENCH_USAGE, "%s asks for %s, but the highest level here is %s (%s)",
-                          run->options->isa_from, pkv_isa_name(cfg.max_isa),
-                          pkv_isa_name(pkv_isa_detect()), reason.text);
-    return bench_fail(err, BENCH_USAGE, "no backend: %s (%s)", reason.text,
-                      pkv_status_name(status));
+    const struct bench_options *o = run->options;
+    struct bench_error reason = { BENCH_OK, "" };
+    if (!bench_engines_team(&run->engines, run->threads, err)) return false;
+    if (bench_engines_backend(&run->engines, o->isa, run->threads, &reason)) return true;
+    if (reason.code == BENCH_SKIP && o->isa_from)
+        return bench_fail(err, BENCH_USAGE, "%s asks for %s, but the highest level here is %s: %s",
+                          o->isa_from, pkv_isa_name(o->isa), pkv_isa_name(pkv_isa_detect()),
+                          reason.text);
+    return bench_fail(err, BENCH_USAGE, "no backend: %s", reason.text);
 }
 
 static bool measure_bandwidth(struct bench_run *run, struct bench_error *err)
@@ -68,6 +60,8 @@ static bool measure_bandwidth(struct bench_run *run, struct bench_error *err)
     const size_t beyond_cache = 4 * (size_t)m->llc_bytes;
     memset(&opts, 0, sizeof(opts));
     opts.ceiling = run->options->isa;
+    opts.team = bench_engines_team(&run->engines, run->threads, err);
+    if (!opts.team) return false;
     opts.buffer_bytes = beyond_cache > ((size_t)256 << 20) ? beyond_cache : (size_t)256 << 20;
     opts.max_bytes = run->max_memory;
     if (run->options->profile == PROFILE_CI && opts.max_bytes > CI_BUFFER)
@@ -85,6 +79,8 @@ static void begin_report(struct bench_run *run)
     struct tm utc;
     machine_read(&r->machine);
     if (o->isa != PKV_ISA_BEST) r->machine.isa = o->isa;
+    run->threads = bench_threads(o, machine_cpus());
+    r->machine.threads = run->threads;
     snprintf(r->command, sizeof(r->command), "%s", o->text);
     snprintf(r->profile, sizeof(r->profile), "%s", bench_profile_name(o->profile));
     r->seed = o->seed;
@@ -100,17 +96,19 @@ static void progress(const struct bench_run *run, int32_t at, int32_t n, const c
 }
 
 /* The baseline that the A/A check times against itself: contiguous decode beyond the caches. */
-static bool make_aa_case(const struct bench_options *o, struct case_list *list,
+static bool make_aa_case(const struct bench_run *run, struct case_list *list,
                          struct bench_error *err)
 {
-    struct attn_case_spec spec = attention_case_centre();
-    struct batch_spec_error e;
-    spec.small = o->profile == PROFILE_CI;
+    struct attn_case_spec spec;
+    struct attn_problem_spec problem = attention_centre();
+    memset(&spec, 0, sizeof(spec));
     memset(list, 0, sizeof(*list));
-    if (!batch_spec_parse(spec.small ? "4q1s512" : "8q1s2k", &spec.batch, &e)) abort();
-    if (!attention_case_add(o, &spec, list, err)) return false;
-    list->cases[0].n_sides = 1; /* contig-hnd alone */
-    return true;
+    spec.small = run->options->profile == PROFILE_CI;
+    attention_spec_batch(&problem, spec.small ? "4q1s512" : "8q1s2k");
+    attention_spec_memory(&spec, attention_spec_problem(&spec, &problem), LAYOUT_CONTIG_HND, 0);
+    attention_spec_side(&spec, ATTN_RUN, 0)->baseline = true;
+    attention_spec_family(&spec, PKV_ISA_BEST, run->threads);
+    return attention_case_add(run->options, &spec, list, err);
 }
 
 static bool check_aa(struct bench_run *run, struct case_list *aa, struct bench_ratio *out,
@@ -136,6 +134,13 @@ static void share_time(const struct bench_run *run, uint64_t start, int32_t case
     if (c->sampler.max_time_ns > ns) c->sampler.max_time_ns = ns;
 }
 
+/* Slow kernels (a build without levels) take long even for the least number of samples. */
+static bool out_of_time(const struct bench_run *run, uint64_t start)
+{
+    const double elapsed = (double)(run->clock.now_ns(run->clock.ctx) - start) / 1e9;
+    return run->report.limit_s > 0 && elapsed > run->report.limit_s * USABLE;
+}
+
 /* full takes long enough to want to know before. */
 static void say_estimate(const struct bench_run *run, const struct case_list *list)
 {
@@ -151,12 +156,14 @@ static bool run_cases(struct bench_run *run, struct case_list *list, uint64_t st
 {
     struct case_list aa;
     say_estimate(run, list);
-    bool ok =
-        make_aa_case(run->options, &aa, err) && check_aa(run, &aa, &run->report.aa_first, err);
+    bool ok = make_aa_case(run, &aa, err) && check_aa(run, &aa, &run->report.aa_first, err);
     for (int32_t i = 0; ok && i < list->n; i++) {
-        progress(run, i + 1, list->n, list->cases[i].id);
-        share_time(run, start, list->n - i, &list->cases[i]);
-        ok = bench_case_run(&list->cases[i], run, err);
+        struct bench_case *c = &list->cases[i];
+        progress(run, i + 1, list->n, c->id);
+        share_time(run, start, list->n - i, c);
+        if (out_of_time(run, start))
+            ok = bench_report_skip(&run->report, c->id, "the time of the profile was used up", err);
+        else ok = bench_case_run(c, run, err);
     }
     ok = ok && check_aa(run, &aa, &run->report.aa_last, err);
     if (run->progress) fputs("\r\033[K", stderr);
@@ -197,7 +204,7 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     if (ok) begin_report(run);
     ok = ok && resolve_memory(run, err);
     if (!bench_command_untimed(o->command))
-        ok = ok && make_backend(run, err) && measure_bandwidth(run, err);
+        ok = ok && make_engines(run, err) && measure_bandwidth(run, err);
     if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);
     case_list_free(&list);
@@ -207,8 +214,7 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
 void bench_session_close(struct bench_run *run)
 {
     bench_report_free(&run->report);
-    pkv_backend_destroy(run->backend);
-    run->backend = NULL;
+    bench_engines_close(&run->engines);
 }
 
 static bool list_only(const struct bench_options *o, struct bench_error *err)
@@ -220,32 +226,62 @@ static bool list_only(const struct bench_options *o, struct bench_error *err)
     return ok && (fflush(stdout) == 0 || bench_fail(err, BENCH_USAGE, "cannot write the list"));
 }
 
-/* Write to the temporary file or standard output, then make it whole. */
-static bool write_files(const struct bench_run *run, struct out_file *json, struct out_file *csv,
+/* The files that were asked for. */
+enum { FILE_JSON, FILE_CSV, FILE_MARKDOWN, N_FILES };
+
+static void file_paths(const struct bench_options *o, const char *paths[N_FILES])
+{
+    paths[FILE_JSON] = o->json;
+    paths[FILE_CSV] = o->csv;
+    paths[FILE_MARKDOWN] = o->markdown_file;
+}
+
+/* Could they be written? Asked before anything is measured. */
+static bool probe_files(const struct bench_options *o, struct bench_error *err)
+{
+    const char *paths[N_FILES];
+    file_paths(o, paths);
+    for (int i = 0; i < N_FILES; i++)
+        if (paths[i] && !out_file_probe(paths[i], err)) return false;
+    return true;
+}
+
+static void put_tables(const struct bench_run *run, bool markdown, FILE *out)
+{
+    if (run->options->command == CMD_MACHINE) out_machine(&run->report.machine, markdown, out);
+    else out_tables(&run->report, markdown, out);
+}
+
+/* Write to temporary files or standard output, then make them whole. */
+static bool write_files(const struct bench_run *run, struct out_file files[N_FILES],
                         struct bench_error *err)
 {
-    const struct bench_options *o = run->options;
-    if (o->json && !out_file_open(json, o->json, err)) return false;
-    if (o->csv && !out_file_open(csv, o->csv, err)) return false;
-    if (o->json && !out_json(&run->report, json->stream))
-        return bench_fail(err, BENCH_USAGE, "cannot write JSON to %s", o->json);
-    if (o->csv) out_csv(&run->report, csv->stream);
-    return (!o->json || out_file_commit(json, err)) && (!o->csv || out_file_commit(csv, err));
+    const char *paths[N_FILES];
+    file_paths(run->options, paths);
+    for (int i = 0; i < N_FILES; i++)
+        if (paths[i] && !out_file_open(&files[i], paths[i], err)) return false;
+    if (paths[FILE_JSON] && !out_json(&run->report, files[FILE_JSON].stream))
+        return bench_fail(err, BENCH_USAGE, "cannot write JSON to %s", paths[FILE_JSON]);
+    if (paths[FILE_CSV]) out_csv(&run->report, files[FILE_CSV].stream);
+    if (paths[FILE_MARKDOWN]) put_tables(run, true, files[FILE_MARKDOWN].stream);
+    for (int i = 0; i < N_FILES; i++)
+        if (paths[i] && !out_file_commit(&files[i], err)) return false;
+    return true;
 }
 
 static bool write_outputs(const struct bench_run *run, struct bench_error *err)
 {
     const struct bench_options *o = run->options;
-    struct out_file json, csv;
-    memset(&json, 0, sizeof(json));
-    memset(&csv, 0, sizeof(csv));
-    const bool ok = write_files(run, &json, &csv, err);
-    out_file_drop(&json);
-    out_file_drop(&csv);
+    const char *paths[N_FILES];
+    struct out_file files[N_FILES];
+    memset(files, 0, sizeof(files));
+    const bool ok = write_files(run, files, err);
+    for (int i = 0; i < N_FILES; i++) out_file_drop(&files[i]);
     if (!ok) return false;
-    if ((o->json && strcmp(o->json, "-") == 0) || (o->csv && strcmp(o->csv, "-") == 0)) return true;
-    if (o->command == CMD_MACHINE) out_machine(&run->report.machine, o->markdown, stdout);
-    else out_tables(&run->report, o->markdown, stdout);
+    file_paths(o, paths);
+    for (int i = 0; i < N_FILES; i++)
+        if (paths[i] && strcmp(paths[i], "-") == 0) return true;
+    put_tables(run, o->markdown, stdout);
     return (fflush(stdout) == 0 && !ferror(stdout)) ||
            bench_fail(err, BENCH_USAGE, "cannot write to standard output");
 }
@@ -267,10 +303,7 @@ int bench_session_main(const struct bench_options *o)
     memset(&run, 0, sizeof(run));
     bool ok;
     if (o->list) ok = list_only(o, &err);
-    else
-        ok = (!o->json || out_file_probe(o->json, &err)) &&
-             (!o->csv || out_file_probe(o->csv, &err)) && bench_session_run(&run, o, &err) &&
-             write_outputs(&run, &err);
+    else ok = probe_files(o, &err) && bench_session_run(&run, o, &err) && write_outputs(&run, &err);
     int code = BENCH_OK;
     if (!ok) {
         fprintf(stderr, "pkv-bench: %s\n", err.text);

@@ -98,11 +98,12 @@ static double points_above(const struct hash_trace *t, const struct share_hits *
 
 static void set_goal(struct bench_row *row, double above)
 {
-    struct bench_goal *g = &row->goal;
-    g->limit = MAX_LOSS;
-    g->value = -above;
-    g->met = g->value <= g->limit;
-    snprintf(g->text, sizeof(g->text), "at most %.1f points below LRU", MAX_LOSS);
+    struct bench_goal g;
+    memset(&g, 0, sizeof(g));
+    g.limit = MAX_LOSS;
+    g.value = -above;
+    snprintf(g.text, sizeof(g.text), "at most %.1f points below LRU", MAX_LOSS);
+    bench_row_goal(row, &g);
     bench_row_value(row, "points_above_lru", above);
 }
 

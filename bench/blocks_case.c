@@ -71,9 +71,9 @@ void blocks_delta(struct blocks_case *b)
 
 void blocks_flush(struct blocks_case *b)
 {
-    bandwidth_sum_fn ways[BANDWIDTH_N_WAYS];
-    bandwidth_kernels(b->run->options->isa, ways);
-    b->run->sink += ways[BANDWIDTH_PLAIN](b->flush.base, b->flush.bytes);
+    struct bandwidth_loops loops;
+    bandwidth_kernels(b->run->options->isa, &loops);
+    b->run->sink += loops.sum[BANDWIDTH_PLAIN](b->flush.base, b->flush.bytes);
 }
 
 static int32_t longest(const struct blocks_case *b)

@@ -96,7 +96,7 @@ static bool add_match(const struct bench_options *o, struct case_list *list, enu
     struct bench_case *c = blocks_case_add(o, list, &b, id, label, "call", 1, calls[kind],
                                            kind == MATCH_COLD ? before_cold : before_hot, err);
     if (!c) return false;
-    c->sides[0].goal_ns = goal_ns;
+    bench_side_goal(&c->sides[0], GOAL_NS, goal_ns, "");
     if (kind == MATCH_COLD) {
         /* Emptying the caches takes far longer than the call. */
         if (c->sampler.n_samples > 50) c->sampler.n_samples = 50;
@@ -168,7 +168,7 @@ static bool add_long(const struct bench_options *o, struct case_list *list, int3
         o, list, &b, id, label, fork ? "call" : "block", fork ? 1 : n_tokens / 32,
         fork ? call_fork : call_truncate, fork ? before_fork : before_truncate, err);
     if (!c) return false;
-    if (fork && n_tokens == 131072) c->sides[0].goal_ns = 30000;
+    if (fork && n_tokens == 131072) bench_side_goal(&c->sides[0], GOAL_NS, 30000, "");
     return true;
 }
 

@@ -137,7 +137,7 @@ static bool add_turn(const struct bench_options *o, struct case_list *list, int3
     struct bench_case *c = blocks_case_add(o, list, &b, id, label, "block", ops,
                                            cold ? call_cold : call_warm, NULL, err);
     if (!c) return false;
-    c->sides[0].goal_ns = cold ? 100 : 15;
+    bench_side_goal(&c->sides[0], GOAL_NS, cold ? 100 : 15, "");
     /* A call turns the whole pool over. */
     if (cold && o->max_time_s <= 0) c->sampler.max_time_ns *= 4;
     return add_floors(c, what, ops, cold);

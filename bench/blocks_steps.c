@@ -143,7 +143,8 @@ static bool add_decode(const struct bench_options *o, struct case_list *list, in
     struct bench_case *c = blocks_case_add(o, list, &b, id, label, "step", steps_per_call(n_seqs),
                                            kind->call, before_decode, err);
     if (!c) return false;
-    if (n_seqs == 256 && !kind->single_calls && !kind->no_cache) c->sides[0].goal_ns = 8000;
+    if (n_seqs == 256 && !kind->single_calls && !kind->no_cache)
+        bench_side_goal(&c->sides[0], GOAL_NS, 8000, "");
     if (n_seqs == 256)
         snprintf(c->sides[0].published, sizeof(c->sides[0].published),
                  "about 87 us a step, CPU-only engine loop (simllm issue 204)");
@@ -285,7 +286,7 @@ static bool add_evict(const struct bench_options *o, struct case_list *list, int
     struct bench_case *c = blocks_case_add(o, list, &b, id, "reserve(1000), evicting 1000 cached",
                                            "block", EVICT, call_evict, before_evict, err);
     if (!c) return false;
-    c->sides[0].goal_ns = 200; /* 1,000 evictions in 0.2 ms */
+    bench_side_goal(&c->sides[0], GOAL_NS, 200, ""); /* 1,000 evictions in 0.2 ms */
     snprintf(c->sides[0].published, sizeof(c->sides[0].published),
              "SGLang 7, later 0.5 ms per evict call");
     return true;
@@ -344,7 +345,7 @@ static bool add_evict_call(const struct bench_options *o, struct case_list *list
     struct bench_case *c = blocks_case_add(o, list, &b, id, "evict(1000) of a full cache", "call",
                                            1, call_evict_call, before_evict_call, err);
     if (!c) return false;
-    c->sides[0].goal_ns = 200000;
+    bench_side_goal(&c->sides[0], GOAL_NS, 200000, "");
     snprintf(c->sides[0].published, sizeof(c->sides[0].published),
              "SGLang 0.5 ms, vLLM v0 30 ms a call");
     struct bench_side *s =
@@ -369,7 +370,7 @@ bool blocks_step_cases(const struct bench_options *o, struct case_list *list,
         return false;
     struct bench_case *c = add_fill(o, list, 32768, false, true, err);
     if (!c) return false;
-    c->sides[0].goal_ns = 3;
+    bench_side_goal(&c->sides[0], GOAL_NS, 3, "");
     snprintf(c->sides[0].published, sizeof(c->sides[0].published),
              "vLLM 60-120 ns per token (vLLM issues 15297, 29261)");
     return add_evict(o, list, 100000, err) && add_evict_call(o, list, 100000, err);

@@ -147,7 +147,7 @@ static bool add_new(const struct bench_options *o, struct case_list *list, int32
     struct bench_case *c = blocks_case_add(o, list, &b, id, label, "call", 1, call_init, NULL, err);
     if (!c) return false;
     struct bench_side *s = &c->sides[0];
-    if (n_blocks == 1000000) s->goal_ns = 30e6;
+    if (n_blocks == 1000000) bench_side_goal(s, GOAL_NS, 30e6, "");
     s->values[s->n_values++] = (struct bench_value){ "bytes_per_block", per_block };
     s->values[s->n_values++] =
         (struct bench_value){ "row_bytes_per_sequence", rows / cfg.max_seqs };

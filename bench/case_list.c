@@ -33,7 +33,9 @@ bool case_list_build(const struct bench_options *o, struct case_list *list, stru
 {
     const bool all = o->command == CMD_RUN;
     memset(list, 0, sizeof(*list));
-    if ((all || o->command == CMD_KERNEL) && !case_list_attention(o, list, err)) return false;
+    const bool kernels = all || o->command == CMD_KERNEL;
+    if (kernels && !case_list_attention(o, list, err)) return false;
+    if (kernels && !o->has_batch && !case_list_moves(o, list, err)) return false;
     if ((all || o->command == CMD_BLOCKMGR) && !case_list_blocks(o, list, err)) return false;
     if ((all || o->command == CMD_CAPACITY) && !case_list_capacity(o, list, err)) return false;
     /* With --trace and its options, `share` is about that trace alone. */
@@ -61,18 +63,28 @@ static bool names_a_row(const struct case_list *list, const char *text)
     return false;
 }
 
-/* Keep the sides that the filter names and the baselines. False: it names none of this case. */
+/* Keep the sides that the filter names, and of their families what they are compared with. False:
+ * it names none of this case. */
 static bool filter_sides(struct bench_case *c, const char *text, bool whole)
 {
+    bool named[CASE_MAX_SIDES];
     int32_t n = 0;
     bool any = false;
     for (int32_t i = 0; i < c->n_sides; i++) {
-        const bool named = row_matches(c, &c->sides[i], text, whole);
-        any = any || named;
-        if (named || c->sides[i].baseline) c->sides[n++] = c->sides[i];
+        named[i] = row_matches(c, &c->sides[i], text, whole);
+        any = any || named[i];
     }
-    if (any) c->n_sides = n;
-    return any;
+    if (!any) return false;
+    for (int32_t i = 0; i < c->n_sides; i++) {
+        bool keep = named[i];
+        for (int32_t k = 0; k < c->n_sides && (c->sides[i].baseline || c->sides[i].yardstick); k++)
+            keep = keep || (named[k] && c->sides[k].family == c->sides[i].family);
+        if (!keep) continue;
+        named[n] = named[i]; /* sides move down, their names with them */
+        c->sides[n++] = c->sides[i];
+    }
+    c->n_sides = n;
+    return true;
 }
 
 void case_list_filter(struct case_list *list, const char *text)

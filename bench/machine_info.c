@@ -130,11 +130,16 @@ static void read_caches(struct machine_info *info)
     }
 }
 
+int32_t machine_cpus(void)
+{
+    cpu_set_t mask;
+    return sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : -1;
+}
+
 static void read_cpu(struct machine_info *info)
 {
     char text[128];
-    cpu_set_t mask;
-    info->cores = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : -1;
+    info->cores = machine_cpus();
     find_value("/proc/cpuinfo", "model name", info->cpu, sizeof(info->cpu));
     info->smt =
         read_line("/sys/devices/system/cpu/smt/active", text, sizeof(text)) ? atoi(text) : -1;

@@ -33,12 +33,17 @@ struct machine_info {
     int64_t read_bytes; /* of the buffer read */
     bool read_in_cache; /* below 4 times the last-level cache: no yardstick for memory */
     char read_kernel[48];
+    int32_t read_way; /* of bandwidth_kernels.h */
+    int32_t threads;  /* that measured it, and that attention uses unless a row says otherwise */
     int32_t n_curve;
     struct {
         int64_t bytes;
         double read_gbs;
     } curve[MACHINE_MAX_CURVE];
 };
+
+/* Logical CPUs this process may use; -1 unknown. */
+int32_t machine_cpus(void);
 
 /* Read /proc and /sys; nothing here fails, unknown values stay unknown. */
 void machine_read(struct machine_info *info);

@@ -41,6 +41,32 @@ static void put_values(const struct bench_row *r, FILE *out)
     put_text(text, out);
 }
 
+/* Texts joined by "; ", and whether all are met. */
+static void put_goals(const struct bench_row *r, FILE *out)
+{
+    char text[256];
+    int n = 0;
+    text[0] = '\0';
+    for (int32_t i = 0; i < r->n_goals; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%s", i ? "; " : "", r->goals[i].text);
+    fputc(',', out);
+    put_text(text, out);
+    fputs(!r->n_goals ? "," : bench_row_goals_met(r) ? ",1" : ",0", out);
+}
+
+static void put_share(const struct bench_row *r, FILE *out)
+{
+    fprintf(out, ",%s,", bench_row_get_param(r, "level"));
+    if (r->flops > 0 && r->stats.n) fprintf(out, "%.4f", bench_row_gflops(r));
+    fputc(',', out);
+    if (!r->has_share) {
+        fputs(",,,", out);
+        return;
+    }
+    put_text(r->share_to, out);
+    fprintf(out, ",%.5f,%.5f,%.5f", r->share.value, r->share.lo, r->share.hi);
+}
+
 static void put_row(const struct bench_report *report, const struct bench_row *r, FILE *out)
 {
     static const char *const params[] = { "batch",        "heads",   "head_dim", "kv_dtype",
@@ -76,13 +102,12 @@ static void put_row(const struct bench_report *report, const struct bench_row *r
                 r->correct.bound_used);
     else fputs(",,,", out);
     fputs(r->correct.renamed_equal < 0 ? "," : r->correct.renamed_equal ? ",1" : ",0", out);
-    fputc(',', out);
-    put_text(r->goal.text, out);
-    fputs(!r->goal.text[0] ? "," : r->goal.met ? ",1" : ",0", out);
+    put_goals(r, out);
     fprintf(out, ",%d", report->noisy);
     put_values(r, out);
     fputc(',', out);
     put_text(r->note, out);
+    put_share(r, out);
     fputc('\n', out);
 }
 
@@ -91,7 +116,8 @@ void out_csv(const struct bench_report *report, FILE *out)
     fputs("id,level,label,layout,batch,heads,head_dim,kv_dtype,block_tokens,threads,kernel,layers,"
           "n,min_ns,q1_ns,median_ns,q3_ns,p90_ns,p95_ns,p99_ns,max_ns,bytes_needed,bytes_distinct,"
           "in_cache,gb_per_s,share_of_read,ratio_to,ratio,ratio_lo,ratio_hi,correct,max_abs_error,"
-          "max_rel_error,bound_used,renamed_equal,goal,goal_met,noisy,values,note\n",
+          "max_rel_error,bound_used,renamed_equal,goal,goal_met,noisy,values,note,cpu_level,"
+          "gflop_per_s,share_to,share,share_lo,share_hi\n",
           out);
     for (int32_t i = 0; i < report->n_rows; i++) put_row(report, report->rows[i], out);
 }

@@ -70,7 +70,7 @@ static json_t *machine_json(const struct machine_info *m)
     json_t *o = json_object();
     json_object_set_new(o, "cpu", text_or_null(m->cpu));
     json_object_set_new(o, "sockets", int_or_null(m->sockets, m->sockets > 0));
-    json_object_set_new(o, "cores_used", json_integer(1));
+    json_object_set_new(o, "cores_used", json_integer(m->threads > 1 ? m->threads : 1));
     json_object_set_new(o, "cores", int_or_null(m->cores, m->cores > 0));
     json_object_set_new(o, "smt", m->smt < 0 ? json_null() : json_boolean(m->smt));
     json_object_set_new(o, "governor", text_or_null(m->governor));
@@ -133,11 +133,26 @@ static json_t *stats_json(const struct bench_stats *s)
                      "p99", s->p99, "max", s->max);
 }
 
-static json_t *goal_json(const struct bench_goal *g)
+static json_t *goals_json(const struct bench_row *r)
 {
-    if (!g->text[0]) return json_null();
-    return json_pack("{s:s, s:f, s:f, s:b}", "text", g->text, "limit", g->limit, "value", g->value,
-                     "met", g->met);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < r->n_goals; i++) {
+        const struct bench_goal *g = &r->goals[i];
+        json_array_append_new(list, json_pack("{s:o, s:s, s:f, s:f, s:b, s:o, s:o, s:b}", "name",
+                                              text_or_null(g->name), "text", g->text, "limit",
+                                              g->limit, "value", g->value, "at_least", g->at_least,
+                                              "lo", real_or_null(g->lo, g->has_interval), "hi",
+                                              real_or_null(g->hi, g->has_interval), "met", g->met));
+    }
+    return list;
+}
+
+/* A ratio or a share. */
+static json_t *relation_json(bool known, const char *to, const struct bench_ratio *r)
+{
+    if (!known) return json_null();
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", to, "value", r->value, "lo", r->lo, "hi",
+                     r->hi, "pairs", r->pairs);
 }
 
 static json_t *row_json(const struct bench_report *report, const struct bench_row *r)
@@ -167,12 +182,11 @@ static json_t *row_json(const struct bench_report *report, const struct bench_ro
                         real_or_null(bench_row_gbs(r), r->bytes_needed && r->stats.n));
     json_object_set_new(o, "share_of_read", real_or_null(share, has_share));
     json_object_set_new(o, "values", values);
-    json_object_set_new(o, "ratio",
-                        r->has_ratio ? json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", r->ratio_to,
-                                                 "value", r->ratio.value, "lo", r->ratio.lo, "hi",
-                                                 r->ratio.hi, "pairs", r->ratio.pairs)
-                                     : json_null());
-    json_object_set_new(o, "goal", goal_json(&r->goal));
+    json_object_set_new(o, "gflop_per_s",
+                        real_or_null(bench_row_gflops(r), r->flops > 0 && r->stats.n));
+    json_object_set_new(o, "ratio", relation_json(r->has_ratio, r->ratio_to, &r->ratio));
+    json_object_set_new(o, "share", relation_json(r->has_share, r->share_to, &r->share));
+    json_object_set_new(o, "goals", goals_json(r));
     json_object_set_new(o, "published", text_or_null(r->published));
     json_object_set_new(o, "note", text_or_null(r->note));
     json_object_set_new(o, "repro", json_string(r->repro));
@@ -198,7 +212,7 @@ bool out_json(const struct bench_report *report, FILE *out)
     for (int32_t i = 0; i < report->n_skips; i++)
         json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", report->skips[i].id, "reason",
                                                  report->skips[i].reason));
-    json_object_set_new(root, "schema", json_integer(1));
+    json_object_set_new(root, "schema", json_integer(2));
     json_object_set_new(root, "tool", tool_json());
     json_object_set_new(root, "machine", machine_json(&report->machine));
     json_object_set_new(root, "run", run_json(report));

@@ -15,8 +15,9 @@ void out_machine(const struct machine_info *m, bool markdown, FILE *out)
 {
     const char *end = markdown ? "; " : "\n         ";
     fprintf(out, markdown ? "**Machine:** " : "Machine: ");
-    fprintf(out, "%s, %d CPUs usable, 1 used, level %s%s", m->cpu[0] ? m->cpu : "unknown CPU",
-            m->cores, pkv_isa_name(m->isa), m->hypervisor[0] ? ", virtual machine" : "");
+    fprintf(out, "%s, %d CPUs usable, %d used, level %s%s", m->cpu[0] ? m->cpu : "unknown CPU",
+            m->cores, m->threads > 1 ? m->threads : 1, pkv_isa_name(m->isa),
+            m->hypervisor[0] ? ", virtual machine" : "");
     if (m->freq_khz) fprintf(out, ", %.2f GHz", (double)m->freq_khz / 1e6);
     if (m->governor[0]) fprintf(out, ", governor %s", m->governor);
     fputs(end, out);
@@ -25,8 +26,8 @@ void out_machine(const struct machine_info *m, bool markdown, FILE *out)
     fprintf(out, "; memory %.1f GiB, huge pages %s; %s%s", (double)m->ram_bytes / 0x1p30,
             m->huge_pages[0] ? m->huge_pages : "unknown", m->kernel, end);
     if (m->read_gbs > 0)
-        fprintf(out, "measured, one thread: read %.2f GB/s (%s), copy %.2f GB/s", m->read_gbs,
-                m->read_kernel, m->copy_gbs);
+        fprintf(out, "measured, threads %d: read %.2f GB/s (%s), copy %.2f GB/s",
+                m->threads > 1 ? m->threads : 1, m->read_gbs, m->read_kernel, m->copy_gbs);
     else fputs("bandwidth not measured", out);
     if (m->read_gbs > 0 && m->read_in_cache)
         fprintf(out, ", in cache: a buffer of %lld MiB is below 4 times the last-level cache",

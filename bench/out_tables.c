@@ -1,102 +1,33 @@
 /* Reports as tables: one per attention case, tables A and B of the block manager, capacity, then
  * where paging loses, goals, notes and the headline. Everything comes from the rows. */
-#include "outputs.h"
+#include "out_parts.h"
 
 #include "published.h"
-#include "text_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct printer {
-    const struct bench_report *report;
-    bool markdown;
-    FILE *out;
-};
-
-static void title(const struct printer *p, const char *text)
+void out_title(const struct printer *p, const char *text)
 {
     if (p->markdown) fprintf(p->out, "\n### %s\n\n", text);
     else fprintf(p->out, "\n%s\n", text);
 }
 
-static void note(const struct printer *p, const char *text)
+void out_note(const struct printer *p, const char *text)
 {
     fprintf(p->out, p->markdown ? "- %s\n" : "  %s\n", text);
 }
 
-static void set_ratio(struct text_table *t, int32_t column, const struct bench_row *r)
+void out_set_interval(struct text_table *t, int32_t column, double value, double lo, double hi)
 {
-    static const char *const verdicts[] = { "no difference seen", "slower", "faster" };
-    if (!r->has_ratio) {
-        text_table_set(t, column, "-");
-        return;
-    }
-    text_table_set(t, column, "%.3f [%.3f, %.3f]", r->ratio.value, r->ratio.lo, r->ratio.hi);
-    text_table_set(t, column + 1, "%s", verdicts[bench_ratio_verdict(&r->ratio)]);
+    text_table_set(t, column, "%.3f [%.3f, %.3f]", value, lo, hi);
 }
 
-static void set_goal(struct text_table *t, int32_t column, const struct bench_row *r)
-{
-    if (r->goal.text[0])
-        text_table_set(t, column, "%s: %s", r->goal.text, r->goal.met ? "met" : "missed");
-}
-
-static void set_ns(struct text_table *t, int32_t column, double ns)
+void out_set_ns(struct text_table *t, int32_t column, double ns)
 {
     char text[32];
     text_ns(ns, text, sizeof(text));
     text_table_set(t, column, "%s", text);
-}
-
-/* ---------------------------------------------------------------- attention */
-
-static void kernel_row(const struct printer *p, struct text_table *t, const struct bench_row *r)
-{
-    double share;
-    text_table_row(t);
-    text_table_set(t, 0, "%s", r->label);
-    if (r->correct.checked && !r->correct.ok) {
-        text_table_set(t, 1, "WRONG");
-        return;
-    }
-    if (r->stats.n == 0) return;
-    text_table_set(t, 1, "%d", r->stats.n);
-    set_ns(t, 2, r->stats.min);
-    set_ns(t, 3, r->stats.median);
-    set_ns(t, 4, r->stats.q3 - r->stats.q1);
-    set_ns(t, 5, r->stats.p95);
-    text_table_set(t, 6, "%.2f", bench_row_gbs(r));
-    if (r->in_cache) text_table_set(t, 7, "in cache");
-    else if (bench_row_share(p->report, r, &share)) text_table_set(t, 7, "%.0f %%", 100 * share);
-    set_ratio(t, 8, r);
-    if (r->correct.has_errors)
-        text_table_set(t, 10, "%.1e / %.2f", r->correct.max_abs, r->correct.bound_used);
-    set_goal(t, 11, r);
-}
-
-/* Rows [first, end) of one case. */
-static void kernel_table(const struct printer *p, int32_t first, int32_t end)
-{
-    const struct bench_row *r = p->report->rows[first];
-    char text[256], heads[256];
-    struct text_table t;
-    snprintf(text, sizeof(text),
-             "%s: heads %s, dim %s, %s, %s layers, %.1f MiB of K and V a call, "
-             "%s thread, %s",
-             r->case_id, bench_row_get_param(r, "heads"), bench_row_get_param(r, "head_dim"),
-             bench_row_get_param(r, "kv_dtype"), bench_row_get_param(r, "layers"),
-             (double)r->bytes_needed / 0x1p20, bench_row_get_param(r, "threads"),
-             bench_row_get_param(r, "kernel"));
-    title(p, text);
-    text_table_init(&t,
-                    "<layout|n|min|median|IQR|p95|GB/s|of read|ratio to contiguous|<verdict|"
-                    "error / of bound|<goal",
-                    heads, sizeof(heads));
-    for (int32_t i = first; i < end; i++) kernel_row(p, &t, p->report->rows[i]);
-    text_table_print(&t, p->markdown, p->out);
-    text_table_free(&t);
-    if (r->note[0]) note(p, r->note);
 }
 
 /* ---------------------------------------------------------------- block manager */
@@ -129,8 +60,8 @@ static void pool_table(const struct printer *p)
     char heads[256];
     struct text_table t;
     if (!has_group(p->report, GROUP_POOL)) return;
-    title(p, "Block manager, table A: get and free of blocks (columns of vLLM's "
-             "benchmark_block_pool; us per call)");
+    out_title(p, "Block manager, table A: get and free of blocks (columns of vLLM's "
+                 "benchmark_block_pool; us per call)");
     text_table_init(&t,
                     "<side|iterations|total blocks|allocated blocks|get avg|get max|free avg|"
                     "free max",
@@ -158,15 +89,15 @@ static void blockmgr_row(struct text_table *t, const struct bench_row *r)
     }
     if (r->stats.n == 0) return;
     text_table_set(t, 2, "%d", r->stats.n);
-    set_ns(t, 3, r->stats.min);
-    set_ns(t, 4, r->stats.median);
-    set_ns(t, 5, r->stats.p90);
-    set_ns(t, 6, r->stats.p99);
-    if (r->stats.n >= 1000) set_ns(t, 7, r->stats.p999);
+    out_set_ns(t, 3, r->stats.min);
+    out_set_ns(t, 4, r->stats.median);
+    out_set_ns(t, 5, r->stats.p90);
+    out_set_ns(t, 6, r->stats.p99);
+    if (r->stats.n >= 1000) out_set_ns(t, 7, r->stats.p999);
     else text_table_set(t, 7, "-");
-    set_ns(t, 8, r->stats.max);
+    out_set_ns(t, 8, r->stats.max);
     if (r->has_ratio) text_table_set(t, 9, "%.2f", r->ratio.value);
-    set_goal(t, 10, r);
+    out_set_goals(t, 10, r);
     text_table_set(t, 11, "%s", r->published);
 }
 
@@ -175,8 +106,9 @@ static void blockmgr_table(const struct printer *p)
     char heads[256];
     struct text_table t;
     if (!has_group(p->report, GROUP_BLOCKMGR)) return;
-    title(p, "Block manager, table B: time per operation; x list = factor to a bare LIFO list with "
-             "counters timed beside it");
+    out_title(
+        p, "Block manager, table B: time per operation; x list = factor to a bare LIFO list with "
+           "counters timed beside it");
     text_table_init(&t,
                     "<operation|<per|n|min|p50|p90|p99|p99.9|max|x list|<goal (p50)|"
                     "<published, other hardware",
@@ -190,7 +122,7 @@ static void blockmgr_table(const struct printer *p)
         char text[256];
         if (r->group != GROUP_BLOCKMGR || !r->note[0]) continue;
         snprintf(text, sizeof(text), "%s: %s", r->label, r->note);
-        note(p, text);
+        out_note(p, text);
     }
 }
 
@@ -211,7 +143,7 @@ static void capacity_table(const struct printer *p, int32_t first, int32_t end)
     snprintf(text, sizeof(text),
              "%s (simulated): concurrent sequences in %s slots, at most %s tokens each", r->case_id,
              bench_row_get_param(r, "slots"), bench_row_get_param(r, "max_model_len"));
-    title(p, text);
+    out_title(p, text);
     text_table_init(&t,
                     "<policy|mean batch|max|tokens held|tokens|reserved|internal|external|"
                     "preempted|table bytes|x max|x best contiguous",
@@ -227,7 +159,7 @@ static void capacity_table(const struct printer *p, int32_t first, int32_t end)
     text_table_print(&t, p->markdown, p->out);
     text_table_free(&t);
     for (int32_t i = first; i < end; i++)
-        if (p->report->rows[i]->note[0]) note(p, p->report->rows[i]->note);
+        if (p->report->rows[i]->note[0]) out_note(p, p->report->rows[i]->note);
 }
 
 /* ---------------------------------------------------------------- sharing */
@@ -241,7 +173,7 @@ static void sampling_table(const struct printer *p, int32_t first, int32_t end)
     snprintf(text, sizeof(text),
              "%s: parallel sampling, blocks that sharing the prompt saves, %s requests", r->case_id,
              bench_row_get_param(r, "requests"));
-    title(p, text);
+    out_title(p, text);
     text_table_init(&t,
                     "samples|block tokens|saved|blocks in use|if nothing was shared|copies a "
                     "request|<published, other lengths",
@@ -278,7 +210,7 @@ static void trace_table(const struct printer *p, int32_t first, int32_t end)
              "%s: prefix cache, %s requests one after another, %s blocks of %s tokens, %s distinct",
              r->case_id, bench_row_get_param(r, "requests"), bench_row_get_param(r, "blocks"),
              bench_row_get_param(r, "block_tokens"), bench_row_get_param(r, "distinct"));
-    title(p, text);
+    out_title(p, text);
     text_table_init(&t,
                     "pool, blocks|<eviction|pool, tokens|tokens found|blocks found|mean of "
                     "requests|of bound|evicted|points above LRU|<goal",
@@ -291,7 +223,7 @@ static void trace_table(const struct printer *p, int32_t first, int32_t end)
         if (r->correct.checked && !r->correct.ok) text_table_set(&t, 9, "WRONG");
         for (int c = 0; c < BENCH_LEN(columns); c++)
             set_value(&t, c + 2, r, columns[c].name, columns[c].fmt);
-        set_goal(&t, 9, r);
+        out_set_goals(&t, 9, r);
     }
     text_table_print(&t, p->markdown, p->out);
     text_table_free(&t);
@@ -339,7 +271,7 @@ static int32_t capacity_losses(const struct printer *p)
             !bench_row_get_value(r, "ratio_to_best", &ratio) || ratio >= 1)
             continue;
         snprintf(text, sizeof(text), "holds %.2f of the best contiguous policy: %s", ratio, r->id);
-        note(p, text);
+        out_note(p, text);
         n++;
     }
     return n;
@@ -357,61 +289,35 @@ static void losses(const struct printer *p)
     }
     for (int32_t i = 0; i < report->n_rows; i++) {
         const struct bench_row *r = report->rows[i];
-        if (r->group == GROUP_KERNEL && r->has_ratio && strncmp(r->layout, "contig", 6) != 0 &&
-            r->ratio.lo > 1)
+        if (r->group == GROUP_KERNEL && r->has_ratio && strcmp(r->versus, "contiguous") == 0 &&
+            strncmp(r->layout, "contig", 6) != 0 && r->ratio.lo > 1)
             rows[n++] = r;
     }
     qsort(rows, (size_t)n, sizeof(*rows), compare_loss);
-    title(p,
-          "Where paging loses: every kernel case whose interval lies above 1, and capacity below "
-          "the best contiguous policy");
-    if (n + capacity_losses(p) == 0) note(p, "none in this run");
+    out_title(
+        p, "Where paging loses: every kernel case whose interval lies above 1, and capacity below "
+           "the best contiguous policy");
+    if (n + capacity_losses(p) == 0) out_note(p, "none in this run");
     for (int32_t i = 0; i < n; i++) {
         char text[320];
         snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] %s%s%s", rows[i]->ratio.value,
                  rows[i]->ratio.lo, rows[i]->ratio.hi, rows[i]->id,
                  rows[i]->in_cache ? " (in cache)" : "",
                  bench_ratio_verdict(&rows[i]->ratio) == BENCH_SAME ? " (below 3 %)" : "");
-        note(p, text);
+        out_note(p, text);
     }
     free(rows);
-}
-
-static void goals(const struct printer *p)
-{
-    int32_t n = 0, met = 0;
-    for (int32_t i = 0; i < p->report->n_rows; i++) {
-        n += p->report->rows[i]->goal.text[0] != '\0';
-        met += p->report->rows[i]->goal.met;
-    }
-    if (n == 0) return;
-    char text[320];
-    snprintf(text, sizeof(text), "Goals: %d of %d met%s", met, n,
-             p->report->noisy ? " (noisy run: times are unreliable)" : "");
-    title(p, text);
-    for (int32_t i = 0; i < p->report->n_rows; i++) {
-        const struct bench_row *r = p->report->rows[i];
-        char value[32];
-        if (!r->goal.text[0] || r->goal.met) continue;
-        if (strncmp(r->goal.text, "ratio", 5) == 0)
-            snprintf(value, sizeof(value), "%.3f", r->goal.value);
-        else if (r->group == GROUP_SHARE)
-            snprintf(value, sizeof(value), "%.2f points", r->goal.value);
-        else text_ns(r->goal.value, value, sizeof(value));
-        snprintf(text, sizeof(text), "missed: %s: %s, goal %s", r->id, value, r->goal.text);
-        note(p, text);
-    }
 }
 
 static void skips(const struct printer *p)
 {
     if (p->report->n_skips == 0) return;
-    title(p, "Skipped");
+    out_title(p, "Skipped");
     for (int32_t i = 0; i < p->report->n_skips; i++) {
         char text[320];
         snprintf(text, sizeof(text), "SKIPPED %s: %s", p->report->skips[i].id,
                  p->report->skips[i].reason);
-        note(p, text);
+        out_note(p, text);
     }
 }
 
@@ -420,7 +326,7 @@ static void published(const struct printer *p)
     char heads[128];
     struct text_table t;
     const struct published_figure *f;
-    title(
+    out_title(
         p,
         "Figures for orientation: other hardware, not measured in this run; published except where "
         "the source says otherwise");
@@ -445,7 +351,7 @@ static void headline(const struct printer *p)
     for (int32_t i = 0; i < p->report->n_rows; i++) {
         const struct bench_row *r = p->report->rows[i];
         if (!kernel && r->group == GROUP_KERNEL && r->has_ratio && r->stats.n &&
-            strcmp(r->layout, "paged-random") == 0)
+            strcmp(r->versus, "contiguous") == 0 && strcmp(r->layout, "paged-random") == 0)
             kernel = r;
         if (!paged && r->group == GROUP_CAPACITY &&
             bench_row_get_value(r, "ratio_to_max", &to_max) &&
@@ -453,22 +359,22 @@ static void headline(const struct printer *p)
             paged = r;
     }
     if (!kernel && !paged) return;
-    title(p, p->report->noisy ? "Headline (noisy run)" : "Headline");
+    out_title(p, p->report->noisy ? "Headline (noisy run)" : "Headline");
     if (kernel) {
         snprintf(text, sizeof(text),
                  "kernel: attention through a block table takes %.3f [%.3f, %.3f] times the "
                  "contiguous time (%s)",
                  kernel->ratio.value, kernel->ratio.lo, kernel->ratio.hi, kernel->id);
-        note(p, text);
-        note(p, kernel->repro);
+        out_note(p, text);
+        out_note(p, kernel->repro);
     }
     if (paged) {
         snprintf(text, sizeof(text),
                  "capacity, simulated: %s holds %.2f times the sequences of contiguous maximum "
                  "regions and %.2f times those of the best contiguous policy",
                  paged->label, to_max, to_best);
-        note(p, text);
-        note(p, paged->repro);
+        out_note(p, text);
+        out_note(p, paged->repro);
     }
 }
 
@@ -476,14 +382,14 @@ static void run_line(const struct printer *p)
 {
     const struct bench_report *r = p->report;
     char text[768];
-    title(p, "Run");
+    out_title(p, "Run");
     if (r->has_aa) {
         snprintf(text, sizeof(text),
                  "A/A check, the baseline against itself: first %.3f [%.3f, %.3f], last %.3f "
                  "[%.3f, %.3f]%s",
                  r->aa_first.value, r->aa_first.lo, r->aa_first.hi, r->aa_last.value, r->aa_last.lo,
                  r->aa_last.hi, r->noisy ? ": NOISY, do not quote times of this run" : ": quiet");
-        note(p, text);
+        out_note(p, text);
     }
     char limit[32] = "";
     if (r->limit_s > 0) snprintf(limit, sizeof(limit), " of %.0f s allowed", r->limit_s);
@@ -491,21 +397,22 @@ static void run_line(const struct printer *p)
              "%.1f s%s, peak memory %lld MiB, interrupted %lld times by other programs: %s",
              r->wall_s, limit, (long long)(r->peak_rss_bytes >> 20), (long long)r->preempted,
              r->command);
-    note(p, text);
+    out_note(p, text);
 }
 
 void out_tables(const struct bench_report *report, bool markdown, FILE *out)
 {
     const struct printer p = { report, markdown, out };
     out_machine(&report->machine, markdown, out);
-    case_tables(&p, GROUP_KERNEL, kernel_table);
+    case_tables(&p, GROUP_KERNEL, out_kernel_tables);
+    case_tables(&p, GROUP_MOVES, out_kernel_tables);
     pool_table(&p);
     blockmgr_table(&p);
     case_tables(&p, GROUP_CAPACITY, capacity_table);
     case_tables(&p, GROUP_SHARE, share_table);
     if (report->published) published(&p);
     losses(&p);
-    goals(&p);
+    out_goals(&p);
     skips(&p);
     run_line(&p);
     headline(&p);

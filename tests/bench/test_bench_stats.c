@@ -1,7 +1,9 @@
-/* Quantiles by hand, the bootstrap's coverage, verdicts, 16-bit floats and the reference. */
+/* Quantiles by hand, the bootstrap's coverage, verdicts, number formats, the reference, the line
+ * of a sweep. */
 #include "bench_test.h"
 
 #include "attention_reference.h"
+#include "bench_line.h"
 #include "bench_stats.h"
 #include "half_floats.h"
 #include "machine_info.h"
@@ -141,37 +143,97 @@ static void test_half_floats(void **state)
     assert_int_equal(bfloat_from_float(1 + 3 * 0x1p-8f), 0x3f82);
 }
 
+/* Codes by the tables of the OCP 8-bit floating point specification. */
+static void test_small_floats(void **state)
+{
+    uint8_t nibbles[2] = { 0x5a, 0xff };
+    (void)state;
+    assert_near(e4m3_to_float(0x7e), 448, 0);
+    assert_near(e4m3_to_float(0x01), 0x1p-9, 0);
+    assert_near(e4m3_to_float(0xb8), -1, 0);
+    assert_true(isnan(e4m3_to_float(0x7f)) && isnan(e4m3_to_float(0xff)));
+    assert_near(e5m2_to_float(0x7b), 57344, 0);
+    assert_near(e5m2_to_float(0x01), 0x1p-16, 0);
+    assert_near(e5m2_to_float(0x3c), 1, 0);
+    assert_true(isinf(e5m2_to_float(0x7c)) && isnan(e5m2_to_float(0x7d)));
+    for (int code = 0; code < 0x7c; code++) { /* every finite one comes back */
+        assert_int_equal(e4m3_from_float(e4m3_to_float((uint8_t)code)), code);
+        assert_int_equal(e5m2_from_float(-e5m2_to_float((uint8_t)code)), code | 0x80);
+    }
+    assert_int_equal(e4m3_from_float(1.0625f), 0x38);   /* tie to even: down */
+    assert_int_equal(e4m3_from_float(1.1875f), 0x3a);   /* tie to even: up */
+    assert_int_equal(e4m3_from_float(0x1.8p-10f), 1);   /* subnormal */
+    assert_int_equal(e4m3_from_float(0x1.fp-7f), 0x08); /* rounds up into the normal ones */
+    assert_near(number_get(nibbles, PKV_U4, 0), 10, 0); /* even dim: low nibble */
+    assert_near(number_get(nibbles, PKV_U4, 1), 5, 0);
+    number_put(nibbles, PKV_U4, 0, 2.5f);
+    number_put(nibbles, PKV_U4, 3, -1);
+    assert_int_equal(nibbles[0], 0x52);
+    assert_int_equal(nibbles[1], 0x0f);
+}
+
 /* Two keys with scores 0 and ln 3: weights 1/4 and 3/4, by hand. */
 static void test_reference(void **state)
 {
     const float q[] = { 1, 0, 0, 0, 0, 0, 0, 0 };
-    float k[16] = { 0 }, v[16] = { 0 };
+    double k[16] = { 0 }, v[16] = { 0 }, k_size[16] = { 0 }, v_size[16] = { 0 };
     double scores[2], out[8], vbar[8], vmax[8];
-    struct attention_row row = { scores, out, vbar, vmax, 0 };
+    const struct attention_keys keys = { k, k_size, v, v_size, 2, 8, 8 };
+    const struct attention_rounding exact = { false, 0 }, coarse = { true, 0x1p-8 };
+    struct attention_row row = { scores, out, vbar, vmax, 0, 0, 0 };
     (void)state;
-    k[8] = logf(3);
-    v[0] = 8;
+    k[8] = k_size[8] = log(3);
+    v[0] = v_size[0] = 8;
     v[8] = -4;
-    v[1] = v[9] = 5;
-    attention_reference(q, k, v, 2, 8, 1.0, &row);
+    v_size[8] = 6; /* 1 * (1 - 5), say: errors are relative to 6 */
+    v[1] = v[9] = v_size[1] = v_size[9] = 5;
+    attention_reference(q, &keys, 1.0, &row);
     assert_near(out[0], 8 * 0.25 - 4 * 0.75, 1e-6);
-    assert_near(vbar[0], 8 * 0.25 + 4 * 0.75, 1e-6);
+    assert_near(vbar[0], 8 * 0.25 + 6 * 0.75, 1e-6);
     assert_near(out[1], 5, 1e-12);
     assert_near(vmax[0], 8, 0);
     assert_near(vmax[1], 5, 0);
     assert_near(row.z_size, log(3), 1e-6);
+    assert_near(row.k_size, log(3), 1e-6);
+    assert_near(row.q_max, 1, 0);
     /* docs/numerics.md: vbar (e^(2 dz) - 1 + 2 ex + acc) + 2^-11 |out| + 2^-24 + n 2^-126 vmax with
      * dz (2*8+60) 2^-24 z, ex 2^-21, acc 18 2^-23; z such that 2 dz is 1: not the 2 dz that small
      * logits make of it. */
     row.z_size = 0x1p24 / 152;
     vbar[0] = 1;
     out[0] = 2;
-    assert_near(attention_bound(&row, 0, 2, 8, PKV_F16),
+    assert_near(attention_bound(&row, 0, 2, 8, PKV_F16, &exact),
                 exp(1) - 1 + 0x1p-20 + 18 * 0x1p-23 + 0x1p-10 + 0x1p-24, 1e-12);
+    /* Keys in integers: half a step, 2^-15 amax(q) sum |k|; weights in bf16: 2^-8. */
+    row.z_size = 0;
+    row.q_max = 0x1p10;
+    row.k_size = 0x1p4;
+    assert_near(attention_bound(&row, 0, 2, 8, PKV_F16, &coarse),
+                exp(1) - 1 + 0x1p-8 + 0x1p-20 + 18 * 0x1p-23 + 0x1p-10 + 0x1p-24, 1e-12);
     /* Below the normal range: 3 keys, vmax 2^126, nothing else. */
     vbar[0] = out[0] = row.z_size = 0;
     vmax[0] = 0x1p126;
-    assert_near(attention_bound(&row, 0, 3, 8, PKV_F32), 3, 1e-12);
+    assert_near(attention_bound(&row, 0, 3, 8, PKV_F32, &exact), 3, 1e-12);
+}
+
+/* Points on a line lie on it; one that is 30 % slower than a line of many sticks out. */
+static void test_line(void **state)
+{
+    double x[] = { 1, 2, 4, 8, 1024 }, t[5], flat[] = { 7, 7 };
+    (void)state;
+    for (int i = 0; i < 5; i++) t[i] = 100 + 3 * x[i];
+    struct bench_line line = bench_line_of(x, t, 5);
+    assert_near(line.a, 100, 1e-9);
+    assert_near(line.b, 3, 1e-12);
+    line = bench_line_of(flat, t, 2); /* no direction: a constant between both */
+    assert_near(line.b, 0, 0);
+    assert_true(line.a > t[0] && line.a < t[1]);
+    /* By hand: t = 1, 1, 2 at x = -1, 0, 1 with weights 1, 1, 1/4 gives 9/4 a - 3/4 b = 5/2 and
+     * -3/4 a + 5/4 b = -1/2. */
+    const double hand_x[] = { -1, 0, 1 }, hand_t[] = { 1, 1, 2 };
+    line = bench_line_of(hand_x, hand_t, 3);
+    assert_near(line.a, 11. / 9, 1e-12);
+    assert_near(line.b, 1. / 3, 1e-12);
 }
 
 static void test_machine_texts(void **state)
@@ -199,7 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stats),         cmocka_unit_test(test_ratio_exact),
         cmocka_unit_test(test_verdicts),      cmocka_unit_test(test_coverage),
-        cmocka_unit_test(test_half_floats),   cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_half_floats),   cmocka_unit_test(test_small_floats),
+        cmocka_unit_test(test_reference),     cmocka_unit_test(test_line),
         cmocka_unit_test(test_machine_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

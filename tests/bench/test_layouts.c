@@ -1,5 +1,5 @@
-/* Block tables and memory of every layout: ids, contents, NaN where nobody may read; and the read
- * kernels of the bandwidth probe. */
+/* Block tables and memory of every layout: ids, contents, NaN where nobody may read; and the
+ * loops that are yardsticks, with the threads that run them. */
 #include "bench_test.h"
 
 #include "attention_memory.h"
@@ -65,15 +65,25 @@ static struct attn_shape make_shape(pkv_dtype dtype)
 {
     static int32_t q_len[] = { 1, 1, 1, 1 }, q_indptr[] = { 0, 1, 2, 3, 4 };
     struct bench_error err;
-    struct attn_shape s = { 4, 4, q_len, kv_len, q_indptr, 200, 250, 4, 2, 16, 2, dtype, 11, NULL };
+    struct attn_shape s = { 4, 4,  q_len, kv_len, q_indptr, 200, 250, 4,
+                            2, 16, 2,     dtype,  PKV_F16,  11,  NULL };
     assert_true(attn_numbers_init(&s, &err));
     return s;
+}
+
+static void check_floats(const pkv_scales *s, bool expected, int64_t block, int32_t token,
+                         int32_t head, float value)
+{
+    assert_int_equal(s->data != NULL, expected);
+    if (!expected) return;
+    assert_near(s->data[block * s->block_stride + token * s->token_stride + head * s->head_stride],
+                value, 0);
 }
 
 /* Every logical row must be where views and table say. Walks the table with its own arithmetic. */
 static void check_contents(const struct attn_memory *m, const struct attn_shape *s)
 {
-    const int64_t elem = pkv_dtype_bits(s->dtype) / 8;
+    const int64_t bits = pkv_dtype_bits(s->dtype);
     for (int32_t l = 0; l < s->n_layers; l++)
         for (int32_t b = 0; b < 4; b++)
             for (int32_t t = 0; t < kv_len[b]; t++)
@@ -85,19 +95,22 @@ static void check_contents(const struct attn_memory *m, const struct attn_shape 
                                          : b;
                         const int64_t at = block * v->block_stride + h * v->head_stride +
                                            t % m->block_tokens * v->token_stride;
+                        const struct attn_row_place place = { l, b, h, t, is_v != 0 };
                         assert_in_range(block, 0, v->n_blocks - 1);
-                        assert_memory_equal((const char *)v->data + at * elem,
-                                            attn_logical_row(s, l, b, h, t, is_v != 0),
-                                            (size_t)(16 * elem));
+                        assert_memory_equal((const char *)v->data + at * bits / 8,
+                                            attn_logical_row(s, &place), (size_t)(16 * bits / 8));
+                        check_floats(&v->scales, attn_has_scales(s->dtype), block,
+                                     t % m->block_tokens, h, attn_logical_scale(s, &place));
+                        check_floats(&v->zeros, attn_has_zeros(s->dtype), block,
+                                     t % m->block_tokens, h, attn_logical_zero(s, &place));
                     }
 }
 
 static void test_contents(void **state)
 {
-    static const pkv_dtype dtypes[] = { PKV_F32, PKV_F16, PKV_BF16 };
     (void)state;
-    for (int d = 0; d < 3; d++) {
-        struct attn_shape s = make_shape(dtypes[d]);
+    for (int d = 0; d < PKV_DTYPE_COUNT; d++) {
+        struct attn_shape s = make_shape((pkv_dtype)d);
         struct attn_memory m[LAYOUT_COUNT];
         struct bench_error err;
         for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
@@ -148,32 +161,87 @@ static void test_nan_guards(void **state)
 /* Every read kernel of every level adds up to what a plain loop does. */
 static void test_sums(void **state)
 {
-    bandwidth_sum_fn ways[BANDWIDTH_N_WAYS];
+    static const pkv_isa ceilings[] = { PKV_ISA_BEST,   PKV_ISA_SCALAR,     PKV_ISA_AVX2,
+                                        PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_NEON };
+    struct bandwidth_loops loops;
     uint64_t *data = aligned_alloc(64, 65536 * 8);
     (void)state;
     assert_non_null(data);
     for (size_t i = 0; i < 65536; i++) data[i] = bench_mix(i + 1);
-    for (int ceiling = PKV_ISA_BEST; ceiling <= PKV_ISA_AVX512; ceiling++) {
-        const pkv_isa isa = bandwidth_kernels((pkv_isa)ceiling, ways);
-        assert_true(ceiling == PKV_ISA_BEST || isa <= (pkv_isa)ceiling);
-        for (int way = 0; way < BANDWIDTH_N_WAYS; way++)
-            for (size_t words = 0; words < 2000; words += 2) {
-                const uint64_t *from = data + words % 32 * 2; /* 16-byte aligned */
-                uint64_t expected = 0;
-                for (size_t i = 0; i < words; i++) expected += from[i];
-                assert_true(ways[way](from, words * 8) == expected);
-            }
+    for (size_t c = 0; c < sizeof(ceilings) / sizeof(ceilings[0]); c++) {
+        const pkv_isa isa = bandwidth_kernels(ceilings[c], &loops);
+        if (ceilings[c] != PKV_ISA_BEST && pkv_isa_check(ceilings[c], NULL) == PKV_OK)
+            assert_true(isa <= ceilings[c]);
+        for (size_t words = 0; words < 2000; words += 2) {
+            const uint64_t *from = data + words % 32 * 2; /* 16-byte aligned */
+            uint64_t expected = 0;
+            for (size_t i = 0; i < words; i++) expected += from[i];
+            for (int way = 0; way < BANDWIDTH_N_WAYS; way++)
+                assert_true(loops.sum[way](from, words * 8) == expected);
+            assert_true(loops.sum_ahead(from, words * 8, data) == expected);
+        }
     }
     free(data);
+}
+
+/* What a bench team's threads leave behind, turn after turn: every part once. */
+struct counted {
+    int32_t seen[4], n;
+};
+static void count_part(void *ctx, int32_t i, int32_t n)
+{
+    struct counted *c = ctx;
+    c->seen[i]++;
+    if (i == 0) c->n = n;
+}
+
+static void test_team(void **state)
+{
+    struct bench_error err;
+    (void)state;
+    for (int32_t n = 1; n <= 4; n++) {
+        struct bench_team *team;
+        struct counted c = { { 0 }, 0 };
+        assert_true(bench_team_create(n, &team, &err));
+        for (int turn = 0; turn < 200; turn++) bench_team_run(team, count_part, &c);
+        bench_team_destroy(team);
+        assert_int_equal(c.n, n);
+        for (int32_t i = 0; i < 4; i++) assert_int_equal(c.seen[i], i < n ? 200 : 0);
+    }
+    bench_team_destroy(NULL);
+    /* Parts cover everything once, in whole steps but for the end. */
+    int64_t from, to, at = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        bench_team_part(1000, 64, i, 3, &from, &to);
+        assert_true(from == at && from % 64 == 0);
+        at = to;
+    }
+    assert_int_equal(at, 1000);
+}
+
+/* The arithmetic loops exist where their level does, and last as long as they should at most. */
+static void test_peaks(void **state)
+{
+    struct peak_loop loop;
+    (void)state;
+    bandwidth_peak(PKV_ISA_BEST, &loop);
+    assert_true(loop.run && loop.flops >= 12 * 4 * 2);
+    const struct bench_clock clock = bench_clock_raw();
+    const uint64_t start = clock.now_ns(clock.ctx);
+    loop.run(1000000);
+    const double gflops = 1e6 * loop.flops / (double)(clock.now_ns(clock.ctx) - start);
+    /* A loop that was optimised away would do more than two units of 16 lanes at 10 GHz. */
+    assert_true(gflops < 10 * 2 * 16 * 2);
+    bandwidth_peak_bf16(PKV_ISA_SCALAR, &loop);
+    assert_true(loop.run == NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_contents),
-        cmocka_unit_test(test_nan_guards),
-        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_tables),     cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_nan_guards), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_team),       cmocka_unit_test(test_peaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

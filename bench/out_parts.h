@@ -1,0 +1,28 @@
+/* What the files that print tables share. */
+#ifndef PKV_OUT_PARTS_H
+#define PKV_OUT_PARTS_H
+
+#include "outputs.h"
+#include "text_table.h"
+
+struct printer {
+    const struct bench_report *report;
+    bool markdown;
+    FILE *out;
+};
+
+void out_title(const struct printer *p, const char *text);
+void out_note(const struct printer *p, const char *text);
+/* Cells. */
+void out_set_ns(struct text_table *t, int32_t column, double ns);
+/* "0.812 [0.801, 0.820]" */
+void out_set_interval(struct text_table *t, int32_t column, double value, double lo, double hi);
+/* All goals of the row, met or missed. */
+void out_set_goals(struct text_table *t, int32_t column, const struct bench_row *r);
+
+/* Rows [first, end) of one case of attention or moves: a table for each of its families. */
+void out_kernel_tables(const struct printer *p, int32_t first, int32_t end);
+/* Which goals were met, those of docs/kernels.md as a table, the others where missed. */
+void out_goals(const struct printer *p);
+
+#endif
