@@ -3,5 +3,6 @@
 
 void pkv__init_avx512bf16(struct pkv__cpu_kernels *k)
 {
+    pkv__avx512bf16_register_int8_qk(k);
     pkv__avx512bf16_register_rows(k);
 }

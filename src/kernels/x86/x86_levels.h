@@ -10,6 +10,9 @@
 
 void pkv__avx2_register_decode(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_decode(struct pkv__cpu_kernels *k);
+void pkv__avx2_register_int8_qk(struct pkv__cpu_kernels *k);
+void pkv__avx512_register_int8_qk(struct pkv__cpu_kernels *k);
+void pkv__avx512bf16_register_int8_qk(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_moves(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_moves(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k);

@@ -1,0 +1,31 @@
+/* Short rows over int8 with K multiplied in integers, avx512bf16 level, which has VNNI. */
+#include "kernels/vector/decode.h"
+#include "kernels/x86/avx512_formats.h"
+#include "kernels/x86/avx512_integers.h"
+#include "kernels/x86/x86_levels.h"
+
+enum { PV_ACCUMULATORS = 16, ROWS_ONE_VECTOR = 2, ROWS_TILE = 4 };
+
+PKV_TEMPLATE ivec i_dot(ivec acc, ivec a, ivec b)
+{
+    return _mm512_dpwssd_epi32(acc, a, b);
+}
+
+PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
+{
+    return v_codes_part(dtype, p, n);
+}
+
+PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
+{
+    v_codes_pair(dtype, p, x);
+}
+
+#include "kernels/vector/decode.inc"
+
+#include "kernels/vector/decode_int8_qk.inc"
+
+void pkv__avx512bf16_register_int8_qk(struct pkv__cpu_kernels *k)
+{
+    int8_qk_register(k, PKV_ISA_AVX512BF16);
+}
