@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""pkv-info as a user meets it: what it says about this machine, its JSON, wrong command lines, and
+levels forced by PKV_ISA. Prints TAP.
+
+usage: test_info_cli.py PROGRAM
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import tap_main
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+LEVELS = ["scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"]
+FLOATS = ["f32", "f16", "bf16"]
+DTYPES = FLOATS + ["e4m3", "e5m2", "int8", "int4"]
+
+
+def run(*args, isa=None, stdout=subprocess.PIPE):
+    env = {k: v for k, v in os.environ.items() if k != "PKV_ISA"}
+    if isa is not None:
+        env["PKV_ISA"] = isa
+    done = subprocess.run([PROGRAM, *args], stdout=stdout, stderr=subprocess.PIPE, text=True, env=env,
+                          timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def refused(words, *args, isa=None):
+    code, out, err = run(*args, isa=isa)
+    expect(code == 2 and words in err, f"{args} {isa}: exit {code}, said {err!r}, expected {words!r}")
+    expect(err.startswith("pkv-info: ") and err.count("\n") == 1, f"{args}: not one line: {err!r}")
+    expect(out == "", f"{args}: printed {out!r}")
+
+
+def machine(*args, isa=None):
+    code, out, err = run("machine", "--json", *args, isa=isa)
+    expect(code == 0 and err == "", f"{args} {isa}: exit {code}, said {err!r}")
+    return json.loads(out)
+
+
+def present(info):
+    return [level["name"] for level in info["levels"] if level["present"]]
+
+
+def test_help():
+    code, out, err = run("--help")
+    expect(code == 0 and err == "", "--help")
+    for word in ("machine", "--isa", "--json", "--version", "PKV_ISA", *LEVELS, "best"):
+        expect(word in out, f"{word} is not in the help")
+    expect(run("machine", "--help")[1] == out, "machine --help says something else")
+    expect(run("--version")[1].startswith("pkv-info "), "--version")
+
+
+def test_wrong_command_lines():
+    refused("a command is missing")
+    refused("unknown command 'machines'", "machines")
+    refused("unknown option '--frobnicate'", "machine", "--frobnicate")
+    refused("unknown option 'stray'", "machine", "stray")
+    refused("--isa wants scalar, avx2, avx512, avx512bf16, amx, neon or best", "machine", "--isa")
+    refused("not 'sse'", "machine", "--isa", "sse")
+    refused("PKV_ISA wants scalar, avx2, avx512, avx512bf16, amx, neon or best, not 'avx9'", "machine",
+            isa="avx9")
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            code, _, err = run("machine", stdout=full)
+        expect(code == 2 and "cannot write" in err, f"full device: exit {code}, {err!r}")
+
+
+def test_json():
+    info = machine()
+    expect([level["name"] for level in info["levels"]] == LEVELS, "levels are not all listed")
+    expect("scalar" in present(info), "scalar is everywhere")
+    expect(info["best_level"] in present(info) and info["used_level"] == info["best_level"],
+           "the best level is used")
+    expect(info["cpus"] == len(os.sched_getaffinity(0)), "number of CPUs")
+    expect(all(level["reason"] for level in info["levels"]), "a level without a reason")
+    here = {level["name"]: level["present"] for level in info["levels"]}
+    expect((info["amx_permission"] == "granted") == here["amx"], "permission of AMX")
+
+
+def test_kernels():
+    """Every operation for every dtype it takes, and none above the level used."""
+    rank = {name: i for i, name in enumerate(LEVELS)}
+    for level in present(machine()):
+        info = machine(isa=level)
+        expect(info["used_level"] == level, f"PKV_ISA={level} uses {info['used_level']}")
+        found = {(k["operation"], k["dtype"]) for k in info["kernels"]}
+        for dtype in DTYPES:
+            expect(("attention", dtype) in found, f"{level}: no attention of {dtype}")
+        for dtype in FLOATS:
+            for operation in ("kv_write", "states_merge"):
+                expect((operation, dtype) in found, f"{level}: no {operation} of {dtype}")
+        expect(("blocks_copy", None) in found, f"{level}: no blocks_copy")
+        for kernel in info["kernels"]:
+            expect(rank[kernel["level"]] <= rank[level], f"{level}: {kernel['function']}")
+            expect(kernel["takes"], f"{kernel['function']} takes nothing")
+
+
+def test_option_before_variable():
+    expect(machine("--isa", "scalar", isa="best")["used_level"] == "scalar", "--isa goes first")
+    expect(machine("--isa=scalar")["used_level"] == "scalar", "--isa=LEVEL")
+    expect(machine(isa="")["used_level"] == machine()["best_level"], "an empty PKV_ISA is none")
+
+
+def test_missing_level():
+    here = present(machine())
+    missing = next(level for level in ("neon", "avx2") if level not in here)
+    refused(f"PKV_ISA asks for {missing}, which cannot be used here: not ", "machine", isa=missing)
+    refused(f"--isa asks for {missing}", "machine", "--isa", missing)
+
+
+def test_text():
+    code, out, err = run("machine", isa="scalar")
+    expect(code == 0 and err == "", f"exit {code}, said {err!r}")
+    for word in ("cpu ", "caches ", "huge pages ", "AMX ", "level ", "operation "):
+        expect(any(line.startswith(word) for line in out.splitlines()), f"no line begins with {word!r}")
+    expect("<- used" in next(line for line in out.splitlines() if line.startswith("scalar ")),
+           "which level is used")
+
+
+if __name__ == "__main__":
+    sys.exit(tap_main.run_tests(globals()))
