@@ -37,7 +37,7 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
 static pkv_status check_outputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
                                 const pkv_kv_view *v, const pkv_tensor3 *out, const pkv_lse *lse)
 {
-    pkv_status status = pkv__check_tensor(log, "out", out);
+    pkv_status status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
     if (status == PKV_OK && lse) status = pkv__check_lse(log, lse, q->n_rows, q->n_heads);
     if (status != PKV_OK) return status;
     if (out->dtype != q->dtype || out->n_rows != q->n_rows || out->n_heads != q->n_heads ||
@@ -55,11 +55,7 @@ static pkv_status check_workspace(const pkv_backend *be, const pkv_tensor3 *q, c
     size_t need;
     const pkv_status status = pkv_attn_workspace(be, q->n_heads, k->n_heads, k->dim, v->dim, &need);
     if (status != PKV_OK) return status;
-    if (!workspace || (uintptr_t)workspace % PKV_CACHE_LINE != 0 || bytes < need)
-        return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
-                           "workspace: %zu bytes, 64-byte aligned, are needed; %zu given", need,
-                           bytes);
-    return PKV_OK;
+    return pkv__check_workspace(&be->log, workspace, bytes, need);
 }
 
 static void resolve(struct pkv__attn_call *c, const pkv_tensor3 *q, const pkv_kv_view *k,
@@ -90,11 +86,7 @@ pkv_status pkv_attn_run(pkv_backend *be, const pkv_tensor3 *q, const pkv_kv_view
     struct pkv__attn_call call = { .out = out, .lse = lse, .bad = bad };
     resolve(&call, q, k, v, batch, opts);
     pkv__attn_work(be, &call, workspace);
-    pkv__report_bad(opts->bad, bad);
-    if (bad[0] == 0) return PKV_OK;
-    return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
-                       "bad table: bits %#x; first in sequence %u, index %u, value %d",
-                       (unsigned)bad[0], (unsigned)bad[1], (unsigned)bad[2], (int)bad[3]);
+    return pkv__verdict(&be->log, opts->bad, bad);
 }
 
 const char *pkv_attn_kernel_name(const pkv_backend *be, const pkv_tensor3 *q, const pkv_kv_view *k,

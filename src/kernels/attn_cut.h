@@ -12,9 +12,8 @@
 bool pkv__cut_sequence(const struct pkv__attn_call *c, struct pkv__attn_unit *u, int32_t seq,
                        int32_t *next_row);
 
-/* Checks of the two structs by themselves; kernel_args.c. */
-pkv_status pkv__check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
-                            int32_t n_blocks);
-pkv_status pkv__check_opts(const pkv_logger *log, const pkv_attn_opts *o);
+/* Checks of the two structs, by themselves and together; kernel_args.c. */
+pkv_status pkv__check_batch_opts(const pkv_logger *log, const pkv_attn_batch *batch,
+                                 const pkv_attn_opts *opts, int64_t n_rows, int32_t n_blocks);
 
 #endif

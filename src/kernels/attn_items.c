@@ -9,7 +9,8 @@ enum {
     SHORT_STATES =
         32,           /* rows x group of short sequences of more than one row; pkv__attn_is_short */
     ANY_QUERIES = 64, /* unit size of whole kernels that do not mind */
-    SMALLEST_TILE = 8, /* of the best one: an eighth of the rows reads K and V eight times as often */
+    SMALLEST_TILE =
+        8, /* of the best one: an eighth of the rows reads K and V eight times as often */
     /* Cost: a product of a row with a key is 1. To read the key, once for all rows, costs as much
      * as 8, and a call as much as 16 keys: roughly measured, pieces that are taken as threads come
      * free even out the rest. */
@@ -110,7 +111,7 @@ static void enter_sequence(struct pkv__attn_walk *w)
         w->unit = (struct pkv__attn_unit){ 0 };
         w->after = w->at.next_row;
         if (!pkv__cut_sequence(w->call, &w->unit, w->at.seq, &w->after)) continue;
-        w->kernel = pkv__attn_choose(w->kernels, w->call, w->unit.q_len, NULL);
+        w->kernel = w->only ? w->only : pkv__attn_choose(w->kernels, w->call, w->unit.q_len, NULL);
         if (pkv__attn_walk_folds(w)) cut_chunks(w);
         else cut_tiles(w);
         make_item(w);

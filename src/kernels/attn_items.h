@@ -32,6 +32,7 @@ struct pkv__attn_walk {
     /* Of the whole list. */
     const struct pkv__attn_call *call;
     const struct pkv__cpu_kernels *kernels;
+    const struct pkv__attn_kernel *only; /* of every sequence; NULL: pkv__attn_choose */
     struct pkv__attn_grain grain;
     /* Of the current sequence. */
     const struct pkv__attn_kernel *kernel;

@@ -15,6 +15,7 @@
 #include "common/threads.h"
 #include "kernels/attn_fold.h"
 #include "kernels/attn_pieces.h"
+#include "kernels/mla_units.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -27,15 +28,14 @@ struct layout {
     size_t task_bytes, state_bytes, slots_floats;
 };
 
-static struct layout lay_out(int32_t n_tasks, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim,
-                             int32_t v_dim)
+static struct layout lay_out(int32_t n_tasks, size_t state_floats, size_t scratch_bytes,
+                             size_t slots_floats)
 {
     struct layout l = { 0 };
     const size_t n = (size_t)n_tasks;
-    const int32_t states = pkv__attn_unit_states(n_q_heads, n_kv_heads);
-    l.state_bytes = pkv__state_floats(states, v_dim) * sizeof(float);
-    l.task_bytes = 2 * l.state_bytes + pkv__attn_scratch_bytes(n_q_heads, n_kv_heads, k_dim, v_dim);
-    if (n > 1) l.slots_floats = SLOT_STATES * pkv__state_floats(n_q_heads, v_dim);
+    l.state_bytes = state_floats * sizeof(float);
+    l.task_bytes = 2 * l.state_bytes + scratch_bytes;
+    l.slots_floats = slots_floats;
     l.reports =
         pkv__align_up(n * PKV__PIECES_PER_TASK * sizeof(struct pkv__attn_piece), PKV_CACHE_LINE);
     l.tasks = l.reports + n * PKV_CACHE_LINE;
@@ -44,16 +44,40 @@ static struct layout lay_out(int32_t n_tasks, int32_t n_q_heads, int32_t n_kv_he
     return l;
 }
 
+static struct layout attn_layout(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
+                                 int32_t k_dim, int32_t v_dim)
+{
+    const size_t slots = be->n_tasks > 1 ? SLOT_STATES * pkv__state_floats(n_q_heads, v_dim) : 0;
+    return lay_out(be->n_tasks,
+                   pkv__state_floats(pkv__attn_unit_states(n_q_heads, n_kv_heads), v_dim),
+                   pkv__attn_scratch_bytes(n_q_heads, n_kv_heads, k_dim, v_dim), slots);
+}
+
 size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
                             int32_t k_dim, int32_t v_dim)
 {
-    return lay_out(be->n_tasks, n_q_heads, n_kv_heads, k_dim, v_dim).total;
+    return attn_layout(be, n_q_heads, n_kv_heads, k_dim, v_dim).total;
+}
+
+/* Latent attention has whole kernels alone: no states. */
+static struct layout mla_layout(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,
+                                int32_t rope_dim)
+{
+    return lay_out(be->n_tasks, 0, pkv__mla_scratch_bytes(n_q_heads, latent_dim, rope_dim), 0);
+}
+
+size_t pkv__mla_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,
+                           int32_t rope_dim)
+{
+    return mla_layout(be, n_q_heads, latent_dim, rope_dim).total;
 }
 
 /* One call, shared by its tasks. */
 struct work {
     const pkv_backend *be;
-    const struct pkv__attn_call *call;
+    const struct pkv__attn_call *call; /* whose list of items this is */
+    const struct pkv__attn_kernel *only;
+    const struct pkv__mla_call *mla; /* NULL: attention; else `call` is the list of its units */
     char *workspace;
     struct layout at;
     struct pkv__attn_grain grain;
@@ -78,9 +102,9 @@ static void begin_task(struct task *t, const struct work *work, int32_t i)
     t->work = work;
     t->call = *work->call;
     t->call.bad = (uint32_t *)(work->workspace + work->at.reports + (size_t)i * PKV_CACHE_LINE);
-    t->walk = (struct pkv__attn_walk){ .call = &t->call,
-                                       .kernels = &work->be->kernels,
-                                       .grain = work->grain };
+    t->walk = (struct pkv__attn_walk){
+        .call = &t->call, .kernels = &work->be->kernels, .only = work->only, .grain = work->grain
+    };
     t->folded = (float *)own;
     t->chunk = (float *)(own + work->at.state_bytes);
     t->scratch = own + 2 * work->at.state_bytes;
@@ -98,7 +122,10 @@ static size_t state_floats(const struct task *t)
 static void call_kernel(struct task *t)
 {
     const enum pkv__attn_place place = t->call.batch->table ? PKV__PAGED : PKV__CONTIGUOUS;
-    t->walk.kernel->fn[place](&t->call, &t->walk.unit, t->scratch);
+    if (t->work->mla)
+        pkv__mla_unit(t->work->be->kernels.mla[place], t->work->mla, &t->call, &t->walk.unit,
+                      t->scratch);
+    else t->walk.kernel->fn[place](&t->call, &t->walk.unit, t->scratch);
 }
 
 /* The state of the current chunk. */
@@ -192,20 +219,41 @@ static bool any_cut(const struct work *work)
     return false;
 }
 
+static void carry_out(struct work *work, uint32_t bad[4])
+{
+    const pkv_backend *be = work->be;
+    struct pkv__attn_walk walk = { .call = work->call,
+                                   .kernels = &be->kernels,
+                                   .only = work->only };
+    char *reports = work->workspace + work->at.reports;
+    work->n_tasks = be->n_tasks;
+    work->slots = (float *)(work->workspace + work->at.slots);
+    memset(reports, 0, (size_t)be->n_tasks * PKV_CACHE_LINE);
+    struct pkv__attn_piece *pieces = (void *)work->workspace;
+    work->n_pieces = pkv__attn_cut_pieces(&walk, be->n_tasks, work->at.slots_floats, pieces);
+    work->pieces = pieces;
+    work->grain = walk.grain;
+    atomic_init(&work->next, 0);
+    pkv__parallel(be->threads, work->n_tasks, run_pieces, work);
+    if (any_cut(work)) pkv__parallel(be->threads, work->n_tasks, join_spans, work);
+    for (int32_t i = 0; i < be->n_tasks; i++)
+        pkv__merge_bad(bad, (uint32_t *)(reports + (size_t)i * PKV_CACHE_LINE));
+}
+
 void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void *workspace)
 {
-    struct work work = { .be = be, .call = c, .workspace = workspace, .n_tasks = be->n_tasks };
-    struct pkv__attn_walk walk = { .call = c, .kernels = &be->kernels };
-    work.at = lay_out(be->n_tasks, c->q->n_heads, c->k->n_heads, c->k->dim, c->v->dim);
-    work.slots = (float *)(work.workspace + work.at.slots);
-    memset(work.workspace + work.at.reports, 0, (size_t)be->n_tasks * PKV_CACHE_LINE);
-    work.n_pieces = pkv__attn_cut_pieces(&walk, be->n_tasks, work.at.slots_floats, workspace);
-    work.pieces = workspace;
-    work.grain = walk.grain;
-    atomic_init(&work.next, 0);
-    pkv__parallel(be->threads, work.n_tasks, run_pieces, &work);
-    if (any_cut(&work)) pkv__parallel(be->threads, work.n_tasks, join_spans, &work);
-    for (int32_t i = 0; i < be->n_tasks; i++)
-        pkv__merge_bad(c->bad,
-                       (uint32_t *)(work.workspace + work.at.reports + (size_t)i * PKV_CACHE_LINE));
+    struct work work = { .be = be, .call = c, .workspace = workspace };
+    work.at = attn_layout(be, c->q->n_heads, c->k->n_heads, c->k->dim, c->v->dim);
+    carry_out(&work, c->bad);
+}
+
+void pkv__mla_work(const pkv_backend *be, const struct pkv__mla_call *c,
+                   const struct pkv__attn_call *units, void *workspace)
+{
+    static const struct pkv__attn_kernel whole = { .kind = PKV__WHOLE, .unit_queries = 128 };
+    struct work work = {
+        .be = be, .call = units, .only = &whole, .mla = c, .workspace = workspace
+    };
+    work.at = mla_layout(be, c->attn.q->n_heads, c->attn.q->dim, c->rope->dim);
+    carry_out(&work, c->attn.bad);
 }

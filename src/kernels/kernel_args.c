@@ -25,6 +25,13 @@ static bool fits(const int64_t counts[3], const int64_t strides[3], int64_t row,
     return total <= PTRDIFF_MAX / elem_bytes;
 }
 
+static bool all_zero(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
 static bool rows_aligned(int64_t stride, pkv_dtype dtype)
 {
     return stride % (ROW_ALIGN * 8 / pkv__elem_bits(dtype)) == 0;
@@ -32,23 +39,24 @@ static bool rows_aligned(int64_t stride, pkv_dtype dtype)
 
 /* `last`: the types up to it exist here. */
 static pkv_status check_type(const pkv_logger *log, const char *name, pkv_dtype dtype,
-                             pkv_dtype last, int32_t dim)
+                             pkv_dtype last, int32_t dim, int32_t max_dim)
 {
     if ((unsigned)dtype >= PKV_DTYPE_COUNT || dim < 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: dtype %d, dim %d", name, (int)dtype, dim);
     if (dtype > last)
         return pkv__refuse(log, PKV_E_UNSUPPORTED, "%s: no kernel for dtype %s", name,
                            pkv_dtype_name(dtype));
-    if (dim % 8 != 0 || dim > PKV__MAX_DIM)
+    if (dim % 8 != 0 || dim > max_dim)
         return pkv__refuse(log, PKV_E_UNSUPPORTED, "%s: dim %d is not a multiple of 8 up to %d",
-                           name, dim, PKV__MAX_DIM);
+                           name, dim, max_dim);
     return PKV_OK;
 }
 
-pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t)
+pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
+                             int32_t max_dim)
 {
     if (!t) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
-    const pkv_status status = check_type(log, name, t->dtype, PKV_BF16, t->dim);
+    const pkv_status status = check_type(log, name, t->dtype, PKV_BF16, t->dim, max_dim);
     if (status != PKV_OK) return status;
     const int32_t elem = pkv__elem_bytes(t->dtype);
     const int64_t counts[3] = { t->n_rows, t->n_heads, 1 };
@@ -89,7 +97,7 @@ static pkv_status check_scales(const pkv_logger *log, const char *name, const pk
 pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view)
 {
     if (!view) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
-    const pkv_status status = check_type(log, name, view->dtype, PKV_U4, view->dim);
+    const pkv_status status = check_type(log, name, view->dtype, PKV_U4, view->dim, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     const int32_t elem = pkv__max_i32(1, pkv__elem_bits(view->dtype) / 8);
     const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
@@ -133,8 +141,8 @@ pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_r
     return PKV_OK;
 }
 
-pkv_status pkv__check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
-                            int32_t n_blocks)
+static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
+                              int32_t n_blocks)
 {
     if (!b) return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: null");
     if (b->struct_size != sizeof(*b))
@@ -151,10 +159,16 @@ pkv_status pkv__check_batch(const pkv_logger *log, const pkv_attn_batch *b, int6
     if (!b->q_indptr && n_rows < b->n_seqs)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: %d sequences of one row, %lld rows of q",
                            b->n_seqs, (long long)n_rows);
+    if (b->q_detached > 1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: q_detached is neither 0 nor 1");
+    if (b->q_detached && !b->q_pos)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: q_detached needs q_pos");
+    if (!all_zero(b->reserved, sizeof(b->reserved)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: reserved bytes are not 0");
     return PKV_OK;
 }
 
-pkv_status pkv__check_opts(const pkv_logger *log, const pkv_attn_opts *o)
+static pkv_status check_opts(const pkv_logger *log, const pkv_attn_opts *o)
 {
     if (!o) return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: null");
     if (o->struct_size != sizeof(*o))
@@ -165,20 +179,46 @@ pkv_status pkv__check_opts(const pkv_logger *log, const pkv_attn_opts *o)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: a window below -1");
     if (o->causal > 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: causal is neither 0 nor 1");
-    for (size_t i = 0; i < sizeof(o->reserved); i++)
-        if (o->reserved[i])
-            return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: reserved bytes are not 0");
+    if (o->int8_qk > 1)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: int8_qk is neither 0 nor 1");
+    if (!all_zero(o->reserved, sizeof(o->reserved)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: reserved bytes are not 0");
+    if (!aligned(o->alibi, sizeof(float)) || !aligned(o->sink, sizeof(float)) ||
+        !aligned(o->bad, sizeof(uint32_t)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: alignment of alibi, sink or bad");
     return PKV_OK;
+}
+
+static pkv_status check_mask(const pkv_logger *log, const pkv_attn_batch *b, const pkv_attn_opts *o,
+                             int64_t n_rows)
+{
+    const int64_t counts[3] = { n_rows, 1, 1 }, strides[3] = { o->mask_stride, 0, 0 };
+    if (!o->mask) return PKV_OK;
+    if (b->q_detached)
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "opts: mask with q_detached, whose rows have no keys here");
+    if (!aligned(o->mask, sizeof(uint32_t)) ||
+        !fits(counts, strides, o->mask_stride, (int32_t)sizeof(uint32_t)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: alignment or stride of mask");
+    return PKV_OK;
+}
+
+pkv_status pkv__check_batch_opts(const pkv_logger *log, const pkv_attn_batch *batch,
+                                 const pkv_attn_opts *opts, int64_t n_rows, int32_t n_blocks)
+{
+    pkv_status status = check_batch(log, batch, n_rows, n_blocks);
+    if (status == PKV_OK) status = check_opts(log, opts);
+    if (status == PKV_OK) status = check_mask(log, batch, opts, n_rows);
+    return status;
 }
 
 pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
                                   const pkv_kv_view *v, const pkv_attn_batch *batch,
                                   const pkv_attn_opts *opts)
 {
-    pkv_status status = pkv__check_tensor(log, "q", q);
+    pkv_status status = pkv__check_tensor(log, "q", q, PKV__MAX_DIM);
     if (status == PKV_OK) status = pkv__check_view_pair(log, k, v);
-    if (status == PKV_OK) status = pkv__check_batch(log, batch, q->n_rows, k->n_blocks);
-    if (status == PKV_OK) status = pkv__check_opts(log, opts);
+    if (status == PKV_OK) status = pkv__check_batch_opts(log, batch, opts, q->n_rows, k->n_blocks);
     if (status != PKV_OK) return status;
     if (q->n_rows > INT32_MAX)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "q: more than 2^31 - 1 rows");
@@ -214,10 +254,29 @@ void pkv__note_bad(const struct pkv__attn_call *c, uint32_t bit, int32_t seq, in
     pkv__merge_bad(c->bad, one);
 }
 
+pkv_status pkv__check_workspace(const pkv_logger *log, const void *workspace, size_t bytes,
+                                size_t need)
+{
+    if (!workspace || !aligned(workspace, PKV_CACHE_LINE) || bytes < need)
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "workspace: %zu bytes, 64-byte aligned, are needed; %zu given", need,
+                           bytes);
+    return PKV_OK;
+}
+
 void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4])
 {
     if (!sticky || bad[0] == 0) return;
     if (sticky[0] == 0)
         for (int i = 1; i < 4; i++) sticky[i] = bad[i];
     sticky[0] |= bad[0];
+}
+
+pkv_status pkv__verdict(const pkv_logger *log, uint32_t *sticky, const uint32_t bad[4])
+{
+    pkv__report_bad(sticky, bad);
+    if (bad[0] == 0) return PKV_OK;
+    return pkv__refuse(log, PKV_E_INVALID_ARG,
+                       "bad table: bits %#x; first in sequence %u, index %u, value %d",
+                       (unsigned)bad[0], (unsigned)bad[1], (unsigned)bad[2], (int)bad[3]);
 }

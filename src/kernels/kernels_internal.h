@@ -222,11 +222,14 @@ size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim);
 
 /* Checks of public arguments, shared by the entries. Each logs what it refuses. */
-pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t);
+pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
+                             int32_t max_dim);
 pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view);
 pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v);
 pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
                           int32_t n_heads);
+pkv_status pkv__check_workspace(const pkv_logger *log, const void *workspace, size_t bytes,
+                                size_t need);
 pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
                                   const pkv_kv_view *v, const pkv_attn_batch *batch,
                                   const pkv_attn_opts *opts);
@@ -235,6 +238,8 @@ pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, c
  * (NULL: not wanted). */
 void pkv__merge_bad(uint32_t into[4], const uint32_t bad[4]);
 void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
+/* The same, and the status that attention answers. */
+pkv_status pkv__verdict(const pkv_logger *log, uint32_t *sticky, const uint32_t bad[4]);
 
 /* A backend is its configuration, its table and its threads; read-only after creation. */
 struct pkv_backend {

@@ -63,7 +63,7 @@ static pkv_status check_args(const pkv_logger *log, const pkv_kv_view *view, con
                              const pkv_tensor3 *out)
 {
     pkv_status status = pkv__check_view(log, "kv_gather", view);
-    if (status == PKV_OK) status = pkv__check_tensor(log, "out", out);
+    if (status == PKV_OK) status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (out->n_heads != view->n_heads || out->dim != view->dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG,

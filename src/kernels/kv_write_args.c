@@ -4,7 +4,7 @@
 static pkv_status check_source(const pkv_logger *log, const char *name, const pkv_tensor3 *src,
                                const pkv_kv_view *view)
 {
-    pkv_status status = pkv__check_tensor(log, name, src);
+    pkv_status status = pkv__check_tensor(log, name, src, PKV__MAX_DIM);
     if (status == PKV_OK) status = pkv__check_view(log, name, view);
     if (status != PKV_OK) return status;
     if (src->n_heads != view->n_heads || src->dim != view->dim)
@@ -80,8 +80,8 @@ static pkv_status check_q(const pkv_logger *log, const pkv_kv_write_args *a)
 {
     const pkv_tensor3 *q = a->q, *out = a->q_out;
     if (!q && !out) return PKV_OK;
-    pkv_status status = pkv__check_tensor(log, "q", q);
-    if (status == PKV_OK) status = pkv__check_tensor(log, "q_out", out);
+    pkv_status status = pkv__check_tensor(log, "q", q, PKV__MAX_DIM);
+    if (status == PKV_OK) status = pkv__check_tensor(log, "q_out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (q->n_rows != a->k->n_rows || q->dim != a->k->dim || out->n_rows != q->n_rows ||
         out->n_heads != q->n_heads || out->dim != q->dim)

@@ -18,7 +18,7 @@ static pkv_status check_states(const pkv_logger *log, const pkv_tensor3 *o, cons
                                int32_t n_states)
 {
     for (int32_t s = 0; s < n_states; s++) {
-        pkv_status status = pkv__check_tensor(log, "state", &o[s]);
+        pkv_status status = pkv__check_tensor(log, "state", &o[s], PKV__MAX_DIM);
         if (status != PKV_OK) return status;
         if (o[s].dtype != o[0].dtype || o[s].n_rows != o[0].n_rows ||
             o[s].n_heads != o[0].n_heads || o[s].dim != o[0].dim)
@@ -43,7 +43,7 @@ static bool same_place(const pkv_tensor3 *a, const pkv_tensor3 *b)
 static pkv_status check_result(const pkv_logger *log, const pkv_tensor3 *o, const pkv_lse *lse,
                                int32_t n_states, const pkv_tensor3 *out, const pkv_lse *out_lse)
 {
-    const pkv_status status = pkv__check_tensor(log, "out", out);
+    const pkv_status status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (out->n_rows != o[0].n_rows || out->n_heads != o[0].n_heads || out->dim != o[0].dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out has another shape than the states");

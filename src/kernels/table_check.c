@@ -59,20 +59,18 @@ static pkv_status check_args(const pkv_logger *log, const pkv_attn_batch *batch,
         return pkv__refuse(log, PKV_E_INVALID_ARG,
                            "table_check: no report, or %d blocks of %d tokens, %lld rows", n_blocks,
                            block_tokens, (long long)n_rows);
-    pkv_status status = pkv__check_batch(log, batch, n_rows, n_blocks);
-    if (status == PKV_OK && opts) status = pkv__check_opts(log, opts);
-    return status;
+    return pkv__check_batch_opts(log, batch, opts, n_rows, n_blocks);
 }
 
 pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch, const pkv_attn_opts *opts,
                            int64_t n_rows, int32_t n_blocks, int32_t block_tokens, uint32_t *bad)
 {
     if (!be) return PKV_E_INVALID_ARG;
+    const pkv_attn_opts none = PKV_ATTN_OPTS_INIT;
     const pkv_status status =
-        check_args(&be->log, batch, opts, n_rows, n_blocks, block_tokens, bad);
+        check_args(&be->log, batch, opts ? opts : &none, n_rows, n_blocks, block_tokens, bad);
     if (status != PKV_OK) return status;
 
-    const pkv_attn_opts none = PKV_ATTN_OPTS_INIT;
     const pkv_tensor3 q = { .n_rows = n_rows };
     const pkv_kv_view k = { .n_blocks = n_blocks, .block_tokens = block_tokens };
     uint32_t found[4] = { 0, 0, 0, 0 };
@@ -84,9 +82,5 @@ pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch, const p
         struct pkv__attn_unit u = { .seq = b };
         if (pkv__cut_sequence(&call, &u, b, &next_row) || !opts) check_sequence(&call, &u, !opts);
     }
-    pkv__report_bad(bad, found);
-    if (found[0] == 0) return PKV_OK;
-    return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
-                       "bad table: bits %#x; first in sequence %u, index %u, value %d",
-                       (unsigned)found[0], (unsigned)found[1], (unsigned)found[2], (int)found[3]);
+    return pkv__verdict(&be->log, bad, found);
 }
