@@ -115,10 +115,18 @@ struct pkv__cpu_kernels {
                                                      float s, float z);
     void (*dequantize_row[PKV_DTYPE_COUNT - PKV_E4M3])(float *dst, const void *src, int32_t n,
                                                        float s, float z);
+    /* Norm and rotation, row_math.h: pairs (d, d + half), or (2d, 2d + 1). */
+    void (*norm_row)(float *x, const float *w, int32_t n, float eps);
+    void (*rotate_halves)(float *x, const float *turn, int32_t half);
+    void (*rotate_neighbours)(float *x, const float *turn, int32_t half);
     /* Smallest and largest finite value of a row, folded into *lo and *hi. */
     void (*extremes_row)(const float *src, int32_t n, float *lo, float *hi);
     pkv_isa quantize_isa;
     void (*copy)(void *dst, const void *src, size_t bytes); /* blocks and rows; never overlapping */
+    /* The same past the caches, for much that is not read soon; stream_end after the last of them,
+     * before another thread may look. */
+    void (*stream)(void *dst, const void *src, size_t bytes);
+    void (*stream_end)(void);
     pkv_isa copy_isa;
 };
 

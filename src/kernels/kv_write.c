@@ -2,17 +2,20 @@
  *
  *   row of k, v or q -> float -> norm -> rotate -> codes     per head; float lies on the stack
  *
+ * A long prompt writes more than the caches hold, and stores past them: without reading the lines
+ * first, which a plain store does, a third of the traffic is saved.
+ *
  * Tokens are shared among tasks in ascending ranges. Every token is written by one task and by the
  * same steps, so that their number changes no bit. */
 #include "kernels/kv_write.h"
 #include "common/number_format.h"
 #include "kernels/move_tasks.h"
-#include "kernels/row_math.h"
 
 struct write {
     const pkv_backend *be;
     const pkv_kv_write_args *a;
     int64_t n_tokens;
+    bool past_caches;
     int32_t n_tasks;
     uint32_t bad[PKV__MOVE_TASKS_MAX][4];
 };
@@ -24,6 +27,7 @@ struct steps {
     const float *turn; /* row of the rotary table, or NULL */
     int32_t half;      /* pairs */
     bool neighbours;   /* pairs (2d, 2d + 1) */
+    bool past_caches;  /* how the row is stored */
 };
 
 static bool none(const struct steps *s)
@@ -41,24 +45,39 @@ static void make_row(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, i
                      int32_t head, const struct steps *s, float *x)
 {
     k->load_row[src->dtype](x, row_of(src, token, head), src->dim);
-    if (s->norm) pkv__norm_row(x, s->norm, src->dim, s->eps);
-    if (s->turn && s->neighbours) pkv__rotate_neighbours(x, s->turn, s->half);
-    if (s->turn && !s->neighbours) pkv__rotate_halves(x, s->turn, s->half);
+    if (s->norm) k->norm_row(x, s->norm, src->dim, s->eps);
+    if (s->turn && s->neighbours) k->rotate_neighbours(x, s->turn, s->half);
+    if (s->turn && !s->neighbours) k->rotate_halves(x, s->turn, s->half);
+}
+
+/* Rows of floats or codes pass through here on their way past the caches. */
+struct staged {
+    _Alignas(PKV_CACHE_LINE) char bytes[PKV__MAX_DIM * sizeof(float)];
+};
+
+static void put(const struct pkv__cpu_kernels *k, const struct steps *s, void *out, const void *in,
+                size_t bytes)
+{
+    if (s->past_caches) k->stream(out, in, bytes);
+    else k->copy(out, in, bytes);
 }
 
 /* All heads of a token to rows of f32, f16 or bf16, `head_bytes` apart. */
 static void write_floats(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
                          const struct steps *s, pkv_dtype to, char *out, int64_t head_bytes)
 {
-    float x[PKV__MAX_DIM];
+    const size_t bytes = (size_t)src->dim * (size_t)pkv__elem_bytes(to);
+    _Alignas(PKV_CACHE_LINE) float x[PKV__MAX_DIM];
+    struct staged staged;
     for (int32_t h = 0; h < src->n_heads; h++, out += head_bytes) {
         if (none(s) && src->dtype == to) { /* bits pass, NaN included */
             const char *in = row_of(src, token, h);
-            if (in != out) k->copy(out, in, (size_t)src->dim * (size_t)pkv__elem_bytes(to));
+            if (in != out) put(k, s, out, in, bytes);
             continue;
         }
         make_row(k, src, token, h, s, x);
-        k->store_row[to](out, x, src->dim);
+        k->store_row[to](s->past_caches ? staged.bytes : out, x, src->dim);
+        if (s->past_caches) k->stream(out, staged.bytes, bytes);
     }
 }
 
@@ -74,12 +93,12 @@ static void choose_scale(pkv_dtype dtype, struct extremes e, float *s, float *z)
     *z = 0.f;
     if (dtype == PKV_U4) {
         const float hi = e.hi / 15.f, lo = e.lo / 15.f;
-        *s = hi == lo ? 1.f : fmaxf(hi - lo, least);
+        *s = hi == lo ? 1.f : hi - lo > least ? hi - lo : least;
         *z = -e.lo / *s;
         return;
     }
-    const float amax = fmaxf(fabsf(e.lo), fabsf(e.hi));
-    *s = amax == 0.f ? 1.f : fmaxf(amax / (dtype == PKV_I8 ? 127.f : 448.f), least);
+    const float amax = -e.lo > e.hi ? -e.lo : e.hi, part = amax / (dtype == PKV_I8 ? 127.f : 448.f);
+    *s = amax == 0.f ? 1.f : part > least ? part : least;
 }
 
 static float *scale_place(const pkv_scales *s, int64_t block, int64_t offset, int32_t head)
@@ -98,7 +117,7 @@ static struct extremes token_extremes(const struct pkv__cpu_kernels *k, const pk
                                       int64_t token, const struct steps *s)
 {
     struct extremes e = { INFINITY, -INFINITY };
-    float x[PKV__MAX_DIM];
+    _Alignas(PKV_CACHE_LINE) float x[PKV__MAX_DIM];
     for (int32_t h = 0; h < src->n_heads; h++) {
         make_row(k, src, token, h, s, x);
         k->extremes_row(x, src->dim, &e.lo, &e.hi);
@@ -111,7 +130,10 @@ static bool write_codes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src
                         const struct steps *s, const pkv_kv_view *view, struct place to)
 {
     const bool computed = pkv__scales_computed(view), per_head = view->scales.head_stride != 0;
-    float x[PKV__MAX_DIM], scale = 1.f, zero = 0.f;
+    const size_t bytes = (size_t)(src->dim * pkv__elem_bits(view->dtype) / 8);
+    _Alignas(PKV_CACHE_LINE) float x[PKV__MAX_DIM];
+    float scale = 1.f, zero = 0.f;
+    struct staged staged;
     bool nan = false;
     if (computed && !per_head)
         choose_scale(view->dtype, token_extremes(k, src, token, s), &scale, &zero);
@@ -131,8 +153,10 @@ static bool write_codes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src
         }
         const int64_t at =
             to.block * view->block_stride + to.offset * view->token_stride + h * view->head_stride;
-        nan |= k->quantize_row[view->dtype - PKV_E4M3](
-            (char *)view->data + pkv__elem_offset(view->dtype, at), x, src->dim, scale, zero);
+        char *out = (char *)view->data + pkv__elem_offset(view->dtype, at);
+        nan |= k->quantize_row[view->dtype - PKV_E4M3](s->past_caches ? staged.bytes : out, x,
+                                                       src->dim, scale, zero);
+        if (s->past_caches) k->stream(out, staged.bytes, bytes);
     }
     return nan;
 }
@@ -192,8 +216,9 @@ static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
     }
     const struct place to = { slot / bt, slot % bt };
     s.norm = a->k_norm;
+    s.past_caches = w->past_caches;
     bool nan = write_slot(k, a->k, token, &s, a->k_view, to);
-    const struct steps as_it_is = { .norm = NULL };
+    const struct steps as_it_is = { .past_caches = w->past_caches };
     if (a->v) nan |= write_slot(k, a->v, token, &as_it_is, a->v_view, to);
     if (nan) note(bad, PKV_BAD_NAN_CODE, token, slot);
 }
@@ -203,15 +228,12 @@ static void write_share(void *ctx, int32_t task)
     struct write *w = ctx;
     const struct pkv__share tokens = pkv__move_share(w->n_tokens, w->n_tasks, task);
     for (int64_t t = tokens.lo; t < tokens.hi; t++) write_token(w, t, w->bad[task]);
+    if (w->past_caches) w->be->kernels.stream_end();
 }
 
-/* Bytes that one token reads and writes, roughly. */
-static size_t token_bytes(const pkv_kv_write_args *a)
+static size_t row_elems(const pkv_tensor3 *t)
 {
-    size_t n = (size_t)a->k->n_heads * (size_t)a->k->dim;
-    if (a->v) n += (size_t)a->v->n_heads * (size_t)a->v->dim;
-    if (a->q) n += (size_t)a->q->n_heads * (size_t)a->q->dim;
-    return n * 4;
+    return t ? (size_t)t->n_heads * (size_t)t->dim : 0;
 }
 
 static int64_t valid_tokens(const pkv_kv_write_args *a)
@@ -227,7 +249,10 @@ pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args)
     if (status != PKV_OK) return status;
 
     struct write w = { .be = be, .a = args, .n_tokens = valid_tokens(args) };
-    w.n_tasks = pkv__move_tasks(be, (size_t)w.n_tokens * token_bytes(args));
+    const size_t n_kv = (size_t)w.n_tokens * (row_elems(args->k) + row_elems(args->v));
+    const size_t n_q = (size_t)w.n_tokens * row_elems(args->q);
+    w.n_tasks = pkv__move_tasks(be, (n_kv + n_q) * sizeof(float)); /* read and written, roughly */
+    w.past_caches = pkv__past_caches(n_kv * (size_t)pkv__elem_bits(args->k_view->dtype) / 8);
     pkv__parallel(be->threads, w.n_tasks, write_share, &w);
 
     uint32_t bad[4] = { 0, 0, 0, 0 };

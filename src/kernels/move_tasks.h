@@ -17,6 +17,13 @@ static inline int32_t pkv__move_tasks(const pkv_backend *be, size_t bytes)
     return pkv__max_i32(1, pkv__min_i32(pkv_backend_threads(be), PKV__MOVE_TASKS_MAX));
 }
 
+/* Is a move of so many bytes better stored past the caches? They would take the place of what is
+ * used soon, and stay for less than a step: half of a common L2. */
+static inline bool pkv__past_caches(size_t bytes)
+{
+    return bytes >= (size_t)512 << 10;
+}
+
 /* Items of a share: [lo, hi) of n, in ascending order. */
 struct pkv__share {
     int64_t lo, hi;

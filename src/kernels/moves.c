@@ -25,6 +25,7 @@ struct moves {
     int32_t id_step, n;
     const pkv_block_copy *copies; /* with shapes only: which tokens */
     const pkv_kv_shape *shapes;
+    bool past_caches;
     int32_t parts, n_tasks;
 };
 
@@ -160,6 +161,12 @@ static pkv_status check_shapes(const pkv_logger *log, size_t block_bytes,
     return PKV_OK;
 }
 
+static void put(const struct moves *m, char *dst, const char *src, size_t bytes)
+{
+    if (m->past_caches) m->be->kernels.stream(dst, src, bytes);
+    else m->be->kernels.copy(dst, src, bytes);
+}
+
 /* Bytes [lo, hi) of a block, cut at cache lines. */
 static void move_bytes(const struct moves *m, char *dst, const char *src, int32_t part)
 {
@@ -169,7 +176,7 @@ static void move_bytes(const struct moves *m, char *dst, const char *src, int32_
     size_t hi = (size_t)share.hi * PKV_CACHE_LINE;
     if (hi > m->block_bytes) hi = m->block_bytes;
     if (hi <= lo) return;
-    if (src) m->be->kernels.copy(dst + lo, src + lo, hi - lo);
+    if (src) put(m, dst + lo, src + lo, hi - lo);
     else memset(dst + lo, 0, hi - lo);
 }
 
@@ -181,7 +188,7 @@ static void move_tokens(const struct moves *m, char *dst, const char *src, size_
     const size_t floats = n_tokens * sizeof(float);
     for (size_t p = (size_t)pieces.lo; p < (size_t)pieces.hi; p++) {
         const size_t rows = p * l->piece_bytes, first = p * l->block_tokens * sizeof(float);
-        m->be->kernels.copy(dst + rows, src + rows, n_tokens * l->row_bytes);
+        put(m, dst + rows, src + rows, n_tokens * l->row_bytes);
         if (l->scales_at) memcpy(dst + l->scales_at + first, src + l->scales_at + first, floats);
         if (l->zeros_at) memcpy(dst + l->zeros_at + first, src + l->zeros_at + first, floats);
     }
@@ -211,11 +218,13 @@ static void run_share(void *ctx, int32_t task)
     const struct pkv__share items = pkv__move_share((int64_t)m->n * m->parts, m->n_tasks, task);
     for (int64_t item = items.lo; item < items.hi; item++)
         run_item(m, item / m->parts, (int32_t)(item % m->parts));
+    if (m->past_caches) m->be->kernels.stream_end();
 }
 
 static void run_moves(struct moves *m)
 {
     m->n_tasks = pkv__move_tasks(m->be, (size_t)m->n * m->block_bytes);
+    m->past_caches = pkv__past_caches((size_t)m->n * m->block_bytes);
     m->parts = m->n_tasks == 1 || m->n / 4 >= m->n_tasks ? 1 : m->n_tasks;
     pkv__parallel(m->be->threads, m->n_tasks, run_share, m);
 }

@@ -58,6 +58,25 @@ static void check_floats(const struct pkv__cpu_kernels *k, const struct pkv__cpu
     }
 }
 
+/* Norm and rotation; the numbers are finite, since of two NaN either may come through. */
+static void check_math(const struct pkv__cpu_kernels *k, const struct pkv__cpu_kernels *s,
+                       pkv_isa isa, const struct row *in)
+{
+    for (int32_t n = 8; n <= N; n += 8) {
+        struct row got, want, w;
+        for (int32_t d = 0; d < N; d++) {
+            got.x[d] = want.x[d] = isfinite(in->x[d]) ? in->x[d] : 1.f;
+            w.x[d] = 1.f / (float)(d + 1);
+        }
+        k->norm_row(got.x, w.x, n, 1e-5f), s->norm_row(want.x, w.x, n, 1e-5f);
+        same(got.x, want.x, sizeof got.x, isa, "norm", PKV_F32);
+        k->rotate_halves(got.x, w.x, n / 2), s->rotate_halves(want.x, w.x, n / 2);
+        same(got.x, want.x, sizeof got.x, isa, "rotation of halves", PKV_F32);
+        k->rotate_neighbours(got.x, w.x, n / 2), s->rotate_neighbours(want.x, w.x, n / 2);
+        same(got.x, want.x, sizeof got.x, isa, "rotation of neighbours", PKV_F32);
+    }
+}
+
 static void check_codes(const struct pkv__cpu_kernels *k, const struct pkv__cpu_kernels *s,
                         pkv_isa isa, const struct row *in, float scale, float zero)
 {
@@ -101,6 +120,7 @@ static void levels_agree(void **state)
             const float scale = round % 2 ? 1.f : fabsf(draw_float(&seed));
             const float zero = round % 3 ? 0.f : draw_float(&seed);
             check_floats(&level, &scalar, levels[l], &in);
+            check_math(&level, &scalar, levels[l], &in);
             if (!isnan(scale) && !isnan(zero)) /* of two NaN either may come through */
                 check_codes(&level, &scalar, levels[l], &in, scale, zero);
         }
@@ -123,7 +143,8 @@ static void copies_are_exact(void **state)
             const size_t n = draw(&seed) % (round % 2 ? BYTES : 1000);
             const size_t src = draw(&seed) % 64, dst = 1 + draw(&seed) % 63;
             memset(to, 0x5a, sizeof to);
-            level.copy(to + dst, from + src, n);
+            if (round % 3) level.copy(to + dst, from + src, n);
+            else level.stream(to + dst, from + src, n), level.stream_end();
             same(to + dst, from + src, n, levels[l], "copy", PKV_I8);
             assert_int_equal(to[dst - 1], 0x5a);
             assert_int_equal(to[dst + n], 0x5a);

@@ -8,6 +8,8 @@ static void copy(void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
+static void stream_end(void) {}
+
 void pkv__init_scalar(struct pkv__cpu_kernels *k)
 {
     const struct pkv__attn_kernel attention = {
@@ -24,6 +26,7 @@ void pkv__init_scalar(struct pkv__cpu_kernels *k)
     for (int place = 0; place < PKV__N_PLACES; place++) k->mla[place] = pkv__scalar_mla;
     k->mla_isa = PKV_ISA_SCALAR;
     pkv__scalar_row_slots(k);
-    k->copy = copy;
+    k->copy = k->stream = copy;
+    k->stream_end = stream_end;
     k->copy_isa = PKV_ISA_SCALAR;
 }

@@ -3,6 +3,7 @@
 #include "kernels/scalar/scalar_rows.h"
 #include "common/fp8_format.h"
 #include "common/int_format.h"
+#include "kernels/row_math.h"
 
 void pkv__scalar_load_codes(float *dst, const void *src, pkv_dtype dtype, int32_t n)
 {
@@ -149,6 +150,9 @@ void pkv__scalar_row_slots(struct pkv__cpu_kernels *k)
     k->dequantize_row[PKV_E5M2 - PKV_E4M3] = dequantize_e5m2;
     k->dequantize_row[PKV_I8 - PKV_E4M3] = dequantize_i8;
     k->dequantize_row[PKV_U4 - PKV_E4M3] = dequantize_u4;
+    k->norm_row = pkv__norm_row;
+    k->rotate_halves = pkv__rotate_halves;
+    k->rotate_neighbours = pkv__rotate_neighbours;
     k->extremes_row = extremes;
     k->quantize_isa = PKV_ISA_SCALAR;
 }

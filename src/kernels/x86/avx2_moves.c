@@ -15,9 +15,11 @@ PKV_TEMPLATE vec v_finite_or(vec x, vec other)
     return _mm256_blendv_ps(other, x, finite);
 }
 
-PKV_TEMPLATE void v_stream(float *p, vec x)
+enum { STREAM_PART = 32 };
+PKV_TEMPLATE void stream_part(char *to, const char *from)
 {
-    _mm256_stream_ps(p, x);
+    const __m256i x = _mm256_loadu_si256((const __m256i *)from);
+    _mm256_stream_si256((__m256i *)to, x);
 }
 PKV_TEMPLATE void v_stream_end(void)
 {

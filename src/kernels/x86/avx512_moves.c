@@ -10,9 +10,13 @@ PKV_TEMPLATE vec v_finite_or(vec x, vec other)
     return _mm512_mask_mov_ps(other, finite, x);
 }
 
-PKV_TEMPLATE void v_stream(float *p, vec x)
+/* Half a line at a time: rows come from 32-byte stores of 16-bit elements, which a load of 64 bytes
+ * would have to wait for. The processor puts the halves of a line together. */
+enum { STREAM_PART = 32 };
+PKV_TEMPLATE void stream_part(char *to, const char *from)
 {
-    _mm512_stream_ps(p, x);
+    const __m256i x = _mm256_loadu_si256((const __m256i *)from);
+    _mm256_stream_si256((__m256i *)to, x);
 }
 PKV_TEMPLATE void v_stream_end(void)
 {
