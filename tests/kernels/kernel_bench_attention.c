@@ -244,7 +244,7 @@ static void decode_dtype(const struct bench *b, pkv_dtype dtype)
     static struct bench_set set;
     char name[48];
     d = (struct decode){ .b = b, .dtype = dtype };
-    set = (struct bench_set){ .seconds = 3.5 };
+    set = (struct bench_set){ .seconds = 3 };
     prepare(&d);
     snprintf(name, sizeof(name), "read loop (%s)", pkv_dtype_name(dtype));
     const int read = bench_add(&set, name, "-", (double)d.pool_bytes, twin_read, &d.read, -1, -1);
@@ -310,7 +310,7 @@ static void prefill(const struct bench *b)
     static struct prefill p;
     static struct bench_set set;
     struct rng r = { 2 };
-    set = (struct bench_set){ .seconds = 9 };
+    set = (struct bench_set){ .seconds = 7 };
     p.kv_len = p.q_indptr[1] = PREFILL;
     rng_permutation(&r, p.table, PREFILL / BLOCK);
     for (int i = 0; i < PREFILL / BLOCK; i++) p.table[i]++;

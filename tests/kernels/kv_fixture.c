@@ -334,14 +334,31 @@ static void last_first(void *ctx, int32_t n_tasks, void (*task)(void *task_ctx, 
     for (int32_t i = n_tasks - 1; i >= 0; i--) task(task_ctx, i);
 }
 
-pkv_backend *kv_backend(struct check *c, pkv_isa isa, int32_t n_tasks)
+static pkv_backend *make_backend(struct check *c, pkv_isa isa, int32_t n, pkv_parallel_for run)
 {
     pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
     pkv_backend *be = NULL;
     cfg.max_isa = isa;
-    cfg.n_threads = n_tasks;
-    if (n_tasks > 1) cfg.parallel_for = last_first;
+    cfg.n_threads = n;
+    cfg.parallel_for = run;
     if (pkv_backend_create_cpu(&cfg, &be) != PKV_OK)
-        check_fail(c, "no backend at level %s with %d tasks", pkv_isa_name(isa), n_tasks);
+        check_fail(c, "no backend at level %s with %d tasks", pkv_isa_name(isa), n);
     return be;
+}
+
+pkv_backend *kv_backend(struct check *c, pkv_isa isa, int32_t n_tasks)
+{
+    return make_backend(c, isa, n_tasks, n_tasks > 1 ? last_first : NULL);
+}
+
+pkv_backend *kv_elsewhere(struct check *c, int way)
+{
+    if (way == KV_SCALAR) return make_backend(c, PKV_ISA_SCALAR, 1, NULL);
+    return way == KV_TASKS ? kv_backend(c, c->isa, 5) : make_backend(c, c->isa, 3, NULL);
+}
+
+const char *kv_way_name(int way)
+{
+    static const char *const names[] = { "at the scalar level", "in 5 tasks", "on 3 threads" };
+    return names[way];
 }

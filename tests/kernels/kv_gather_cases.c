@@ -106,14 +106,14 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
 {
     unsigned char *first = malloc(p->out_mem.mem.bytes + 1);
     memcpy(first, p->out_mem.mem.data, p->out_mem.mem.bytes);
-    for (int way = 0; way < 2; way++) {
-        pkv_backend *be = kv_backend(c, way ? c->isa : PKV_ISA_SCALAR, way ? 5 : 1);
+    for (int way = 0; way < KV_N_WAYS; way++) {
+        pkv_backend *be = kv_elsewhere(c, way);
         memcpy(p->out_mem.mem.data, before, p->out_mem.mem.bytes);
         const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, NULL);
         CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
               pkv_status_name(status));
         CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
-              way ? "with 5 tasks" : "at the scalar level");
+              kv_way_name(way));
         pkv_backend_destroy(be);
     }
     free(first);
@@ -188,8 +188,30 @@ static void far_slot(struct check *c)
     sparse_destroy(scales, scale_bytes);
 }
 
+/* KT8: a row of `out` whose element offset lies beyond 2^31. */
+static void far_out(struct check *c)
+{
+    const int64_t stride = (INT64_C(1) << 31) + 8, slots[2] = { 1, 0 };
+    const size_t bytes = (size_t)oracle_span(PKV_F32, stride + 8);
+    float *rows = sparse_create(bytes);
+    _Alignas(16) float store[2][8] = { { 7, 7, 7, 7, 7, 7, 7, 7 }, { 0 } };
+    const pkv_kv_view view = {
+        store, PKV_F32, 2, 1, 1, 8, 8, 8, 8, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+    };
+    pkv_tensor3 out = { rows, PKV_F32, 1, 8, 2, stride, 8 };
+    if (!rows) {
+        check_skip(c, "the system gives no address space of %zu bytes", bytes);
+        return;
+    }
+    CHECK(c, pkv_kv_gather(c->be, &view, slots, &out, NULL) == PKV_OK, "refused");
+    CHECK(c, rows[0] == 0.f && rows[stride + 7] == 7.f, "the far row is %g",
+          (double)rows[stride + 7]);
+    sparse_destroy(rows, bytes);
+}
+
 const struct check_case kv_gather_cases[] = {
     { "kv_gather", "gathers", gathers, 100, 40, TYPED_STORES },
     { "kv_gather", "far_slot", far_slot, 1, 1, TYPED_STORES },
+    { "kv_gather", "far_out", far_out, 1, 1, UNTYPED },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

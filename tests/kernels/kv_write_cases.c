@@ -29,8 +29,8 @@ static void again_elsewhere(struct check *c, struct write_problem *p,
 {
     unsigned char *first[N_REGIONS];
     save(p, first);
-    for (int way = 0; way < 2; way++) {
-        pkv_backend *be = kv_backend(c, way ? c->isa : PKV_ISA_SCALAR, way ? 5 : 1);
+    for (int way = 0; way < KV_N_WAYS; way++) {
+        pkv_backend *be = kv_elsewhere(c, way);
         for (int i = 0; i < N_REGIONS; i++)
             if (region(p, i)->data) memcpy(region(p, i)->data, before[i], region(p, i)->bytes);
         const pkv_status status = pkv_kv_write(be, &p->args);
@@ -40,7 +40,7 @@ static void again_elsewhere(struct check *c, struct write_problem *p,
             CHECK(c,
                   !first[i] || !region(p, i)->data ||
                       memcmp(region(p, i)->data, first[i], region(p, i)->bytes) == 0,
-                  "other bits in region %d %s", i, way ? "with 5 tasks" : "at the scalar level");
+                  "other bits in region %d %s", i, kv_way_name(way));
         pkv_backend_destroy(be);
     }
     for (int i = 0; i < N_REGIONS; i++) free(first[i]);
@@ -154,6 +154,41 @@ static void far_slot(struct check *c)
     sparse_destroy(zeros, scale_bytes);
 }
 
+/* KT8: rows whose element offset lies beyond 2^31, of k, q and q_out. */
+static void far_rows(struct check *c)
+{
+    const int64_t stride = (INT64_C(1) << 31) + 8;
+    const size_t bytes = (size_t)oracle_span(PKV_F32, stride + 8);
+    float *k_rows = sparse_create(bytes), *q_rows = sparse_create(bytes),
+          *out = sparse_create(bytes);
+    _Alignas(16) float store[3][8] = { { 0 } };
+    const int64_t slots[2] = { 1, 2 };
+    if (!k_rows || !q_rows || !out) {
+        check_skip(c, "the system gives no address space of %zu bytes", 3 * bytes);
+    } else {
+        pkv_tensor3 k = { k_rows, PKV_F32, 1, 8, 2, stride, 8 }, q = k, q_out = k;
+        pkv_kv_view view = {
+            store, PKV_F32, 3, 1, 1, 8, 8, 8, 8, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
+        };
+        pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
+        q.data = q_rows;
+        q_out.data = out;
+        k_rows[stride + 7] = 3.f;
+        q_rows[stride + 7] = 5.f;
+        args.k = &k;
+        args.k_view = &view;
+        args.slots = slots;
+        args.q = &q;
+        args.q_out = &q_out;
+        CHECK(c, pkv_kv_write(c->be, &args) == PKV_OK, "refused");
+        CHECK(c, store[2][7] == 3.f && out[stride + 7] == 5.f, "the far row is %g and %g",
+              (double)store[2][7], (double)out[stride + 7]);
+    }
+    sparse_destroy(k_rows, bytes);
+    sparse_destroy(q_rows, bytes);
+    sparse_destroy(out, bytes);
+}
+
 /* Two tokens that would compute one scale: refused, and nothing is written. */
 static void aliases(struct check *c)
 {
@@ -196,6 +231,7 @@ static void aliases(struct check *c)
 const struct check_case kv_write_cases[] = {
     { "kv_write", "scatter", scatter, 150, 40, TYPED_STORES },
     { "kv_write", "far_slot", far_slot, 1, 1, TYPED_STORES },
+    { "kv_write", "far_rows", far_rows, 1, 1, UNTYPED },
     { "kv_write", "aliases", aliases, 4, 4, TYPED_CODES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

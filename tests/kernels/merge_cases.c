@@ -1,6 +1,6 @@
 /* pkv_states_merge against the formula; empty states, which hold NaN, in every place. */
 #include "check_kernels.h"
-#include "hostile_memory.h"
+#include "kv_fixture.h"
 #include "oracle/oracle_attention.h"
 #include "oracle/oracle_numbers.h"
 
@@ -206,9 +206,67 @@ static void lone(struct check *c)
     release(c, &s);
 }
 
+/* Work enough to be shared: no number of tasks changes a bit. */
+static void tasks(struct check *c)
+{
+    struct merge_setup s = { .n = 3, .n_rows = 40, .n_heads = rng_int(&c->rng, 4, 9), .dim = 128 };
+    for (int32_t i = 0; i < s.n; i++) draw_state(c, &s, i, c->dtype, 10, false);
+    s.out = place_tensor(c, &s, c->dtype);
+    s.out_lse = place_lse(c, &s);
+    struct hostile *o = &s.mem[s.n_mem - 2], *lse = &s.mem[s.n_mem - 1];
+    CHECK(c, pkv_states_merge(c->be, s.o, s.lse, s.n, &s.out, &s.out_lse) == PKV_OK, "refused");
+    judge(c, &s);
+    unsigned char *first = malloc(o->bytes + lse->bytes);
+    memcpy(first, o->data, o->bytes);
+    memcpy(first + o->bytes, lse->data, lse->bytes);
+    for (int way = KV_TASKS; way < KV_N_WAYS; way++) {
+        pkv_backend *be = kv_elsewhere(c, way);
+        memset(o->data, 0xff, o->bytes);
+        memset(lse->data, 0xff, lse->bytes);
+        CHECK(c, pkv_states_merge(be, s.o, s.lse, s.n, &s.out, &s.out_lse) == PKV_OK, "refused %s",
+              kv_way_name(way));
+        CHECK(c,
+              memcmp(first, o->data, o->bytes) == 0 &&
+                  memcmp(first + o->bytes, lse->data, lse->bytes) == 0,
+              "other bits %s", kv_way_name(way));
+        pkv_backend_destroy(be);
+    }
+    free(first);
+    release(c, &s);
+}
+
+/* KT8: states whose rows lie more than 2^31 elements apart. */
+static void far_rows(struct check *c)
+{
+    const int64_t stride = (INT64_C(1) << 31) + 8;
+    const size_t bytes = (size_t)oracle_span(c->dtype, stride + 8);
+    unsigned char *rows[3];
+    float lse[2] = { 0.f, 1.f };
+    bool all = true;
+    for (int i = 0; i < 3; i++) all &= (rows[i] = sparse_create(bytes)) != NULL;
+    if (!all) {
+        check_skip(c, "the system gives no address space of %zu bytes", 3 * bytes);
+    } else {
+        pkv_tensor3 o[2], out;
+        const pkv_lse l = { lse, 1, 1, 0 }, lses[2] = { l, l };
+        for (int i = 0; i < 2; i++) {
+            o[i] = (pkv_tensor3){ rows[i], c->dtype, 1, 8, 2, stride, 8 };
+            oracle_store(c->dtype, rows[i], stride + 7, 4);
+        }
+        out = o[0];
+        out.data = rows[2];
+        CHECK(c, pkv_states_merge(c->be, o, lses, 2, &out, NULL) == PKV_OK, "refused");
+        const double got = oracle_load(c->dtype, rows[2], stride + 7);
+        CHECK(c, got == 4, "the far row is %g", got);
+    }
+    for (int i = 0; i < 3; i++) sparse_destroy(rows[i], bytes);
+}
+
 const struct check_case merge_cases[] = {
-    { "states_merge", "merges", merges, 150, 40, true },
-    { "states_merge", "empties", empties, 16, 16, true },
-    { "states_merge", "lone", lone, 20, 6, true },
-    { NULL, NULL, NULL, 0, 0, false },
+    { "states_merge", "merges", merges, 150, 40, TYPED_FLOATS },
+    { "states_merge", "empties", empties, 16, 16, TYPED_FLOATS },
+    { "states_merge", "lone", lone, 20, 6, TYPED_FLOATS },
+    { "states_merge", "tasks", tasks, 6, 2, TYPED_FLOATS },
+    { "states_merge", "far_rows", far_rows, 1, 1, TYPED_FLOATS },
+    { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -203,9 +203,58 @@ static void far_blocks(struct check *c)
     sparse_destroy(data, block * n_blocks);
 }
 
+static void *no_memory(void *ctx, size_t bytes, size_t align)
+{
+    bool *refuses = ctx;
+    return *refuses ? NULL : aligned_alloc(align < 64 ? 64 : align, (bytes + 63) / 64 * 64);
+}
+
+static void give_back(void *ctx, void *ptr, size_t bytes)
+{
+    (void)ctx, (void)bytes;
+    free(ptr);
+}
+
+/* More than 32 blocks are compared in memory of the backend's allocator; without it, nothing moves.
+ */
+static void out_of_memory(struct check *c)
+{
+    enum { N = 33 };
+    bool refuses = false;
+    pkv_backend *be = NULL;
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    struct pool p = make_pool(c, 64, 2 * N + 1);
+    struct twin flat = twin_create(&c->rng, N * p.block_bytes);
+    pkv_block_copy list[N];
+    int32_t ids[N];
+    cfg.max_isa = c->isa;
+    cfg.alloc = (pkv_allocator){ no_memory, give_back, &refuses };
+    CHECK(c, pkv_backend_create_cpu(&cfg, &be) == PKV_OK, "no backend");
+    for (int32_t i = 0; i < N && be; i++) {
+        ids[i] = 1 + i;
+        list[i] = (pkv_block_copy){ 1 + N + i, 1 + i, 0, 0 };
+    }
+    refuses = true;
+    for (int32_t n = N - 1; n <= N && be; n++) {
+        const pkv_status want = n > 32 ? PKV_E_NO_MEMORY : PKV_OK;
+        for (int32_t i = 0; i < n && n <= 32; i++)
+            memcpy(p.want + (size_t)ids[i] * 64, flat.mem.data + (size_t)i * 64, 64);
+        const pkv_status copy = pkv_blocks_copy(be, p.data, 64, p.n_blocks, list, n, NULL, 0);
+        const pkv_status scatter =
+            pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, 64, p.n_blocks);
+        CHECK(c, copy == want && scatter == want, "%d blocks: %s and %s", n, pkv_status_name(copy),
+              pkv_status_name(scatter));
+    }
+    refuses = false;
+    pkv_backend_destroy(be);
+    twin_destroy(&flat);
+    finish(c, &p);
+}
+
 const struct check_case move_cases[] = {
     { "blocks_copy", "copies", copies, 400, 100, UNTYPED },
     { "blocks_copy", "far", far_blocks, 1, 1, UNTYPED },
+    { "blocks_copy", "out_of_memory", out_of_memory, 1, 1, UNTYPED },
     { "blocks_zero", "zeroing", zeroing, 100, 40, UNTYPED },
     { "blocks_gather", "swaps", swaps, 200, 60, UNTYPED },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
