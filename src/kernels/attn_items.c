@@ -6,13 +6,14 @@ enum {
     /* States of one unit, at most, unless one kv head alone has more: 32 heads of 16 rows, or 256
      * KiB of o at dim 128, which still fits the second level cache. */
     UNIT_STATES = 512,
-    SHORT_STATES =
-        32,           /* rows x group of short sequences of more than one row; pkv__attn_is_short */
-    ANY_QUERIES = 64, /* unit size of whole kernels that do not mind */
-    SMALLEST_TILE =
-        8, /* of the best one: an eighth of the rows reads K and V eight times as often */
-    /* Cost: a product of a row with a key is 1. To read the key, once for all rows, costs as much
-     * as 8, and a call as much as 16 keys: roughly measured, pieces that are taken as threads come
+    /* Rows x group of short sequences of more than one row: pkv__attn_is_short. */
+    SHORT_STATES = 32,
+    /* Unit of whole kernels that do not mind, in rows x group. */
+    ANY_QUERIES = 64,
+    /* Tiles may shrink to an eighth of the best one, which reads K and V eight times as often. */
+    SMALLEST_TILE = 8,
+    /* A product of a row with a key costs 1. To read the key, once for all rows, costs as much as
+     * 8, and a call as much as 16 keys: roughly measured, pieces that are taken as threads come
      * free even out the rest. */
     COST_READ = 8,
     COST_CALL = 16
