@@ -24,6 +24,8 @@ PKV_TEMPLATE void v_transpose(vec *x)
     x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
+#include "kernels/vector/tile_rows.inc"
+
 #include "kernels/vector/tile_f32.inc"
 
 #include "kernels/vector/tile_products.inc"

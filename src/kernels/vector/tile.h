@@ -25,13 +25,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Largest dim of K and of V; latent attention, whose rows are longer, has its own. */
+#ifndef TILE_MAX_DIM
+#define TILE_MAX_DIM PKV__MAX_DIM
+#endif
+
 enum {
     TILE_KEYS = 64,         /* one word of visibility */
     TILE_QUERIES_MAX = 256, /* most queries that share a tile; levels have their own number */
     TILE_PANEL_MAX = 64,    /* most lanes of a panel */
     /* Floats from key to key of a tile. A power of two would put equal dims of all keys into few
      * sets of L1; a constant keeps the offsets of eight keys out of registers. */
-    TILE_STRIDE = PKV__MAX_DIM + 16,
+    TILE_STRIDE = TILE_MAX_DIM + 16,
     TILE_DIM_STEP = 32 /* panels of q and o are laid out for dims rounded up to this */
 };
 

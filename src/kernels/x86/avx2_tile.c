@@ -39,6 +39,8 @@ PKV_TEMPLATE void v_transpose(vec *x)
     }
 }
 
+#include "kernels/vector/tile_rows.inc"
+
 #include "kernels/vector/tile_f32.inc"
 
 #include "kernels/vector/tile_products.inc"

@@ -16,6 +16,8 @@ enum {
     TILE_STEP = TILE_REGISTER_ROWS
 };
 
+#include "kernels/vector/tile_rows.inc"
+
 #include "kernels/vector/tile_f32.inc"
 
 #include "kernels/vector/tile_products.inc"
