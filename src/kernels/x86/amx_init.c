@@ -3,5 +3,5 @@
 
 void pkv__init_amx(struct pkv__cpu_kernels *k)
 {
-    (void)k;
+    pkv__amx_register_rows(k);
 }

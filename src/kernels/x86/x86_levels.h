@@ -18,6 +18,7 @@ void pkv__avx512_register_moves(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_rows(struct pkv__cpu_kernels *k);
 void pkv__avx512bf16_register_rows(struct pkv__cpu_kernels *k);
+void pkv__amx_register_rows(struct pkv__cpu_kernels *k);
 
 /* The float32 rows kernel of avx512: for calls that a higher level's own does not take. */
 void pkv__avx512_rows_attention(const struct pkv__attn_call *call,
