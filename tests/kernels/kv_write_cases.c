@@ -23,7 +23,8 @@ static void save(struct write_problem *p, unsigned char *copies[N_REGIONS])
     }
 }
 
-/* Other levels and other numbers of tasks leave the same bits, NaN included. */
+/* Other levels and other numbers of tasks leave the same bits, NaN included; but for a NaN that
+ * went through a sum of norm or rotation, whose bits are the compiler's choice at another level. */
 static void again_elsewhere(struct check *c, struct write_problem *p,
                             unsigned char *before[N_REGIONS])
 {
@@ -36,11 +37,16 @@ static void again_elsewhere(struct check *c, struct write_problem *p,
         const pkv_status status = pkv_kv_write(be, &p->args);
         CHECK(c, status == PKV_OK || status == PKV_E_INVALID_ARG, "again: %s",
               pkv_status_name(status));
-        for (int i = 0; i < N_REGIONS; i++)
-            CHECK(c,
-                  !first[i] || !region(p, i)->data ||
-                      memcmp(region(p, i)->data, first[i], region(p, i)->bytes) == 0,
-                  "other bits in region %d %s", i, kv_way_name(way));
+        if (way == KV_SCALAR && (p->after[K] || p->after[Q])) {
+            write_image(c, p);
+            write_compare(c, p);
+        } else {
+            for (int i = 0; i < N_REGIONS; i++)
+                CHECK(c,
+                      !first[i] || !region(p, i)->data ||
+                          memcmp(region(p, i)->data, first[i], region(p, i)->bytes) == 0,
+                      "other bits in region %d %s", i, kv_way_name(way));
+        }
         pkv_backend_destroy(be);
     }
     for (int i = 0; i < N_REGIONS; i++) free(first[i]);
