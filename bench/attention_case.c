@@ -180,7 +180,7 @@ static void add_side(struct bench_case *c, struct attn_case *a, int32_t family,
     s->n_params = b->n_params;
 }
 
-static void set_sampler(const struct bench_options *o, struct bench_case *c)
+void attention_sampler(const struct bench_options *o, struct bench_case *c)
 {
     const double quick_s = 2.5, full_s = 20;
     const double seconds = o->max_time_s > 0             ? o->max_time_s
@@ -240,7 +240,7 @@ bool attention_case_add(const struct bench_options *o, const struct attn_case_sp
     snprintf(c->versus, sizeof(c->versus), "%s", spec->versus);
     snprintf(c->line, sizeof(c->line), "%s", spec->line);
     name_case(c, spec);
-    set_sampler(o, c);
+    attention_sampler(o, c);
     define_problems(a);
     for (int32_t f = 0; f < spec->n_families; f++)
         for (int32_t i = 0; i < spec->n_sides; i++) add_side(c, a, f, &a->spec.sides[i], o->isa);

@@ -88,6 +88,9 @@ void attention_spec_levels(const struct bench_options *o, struct attn_case_spec 
 void attention_goals(const struct attn_case_spec *spec, const struct attn_side_spec *side,
                      const struct attn_family *family, pkv_isa level, struct bench_side *b);
 
+/* Rounds and times of a case of this profile. */
+void attention_sampler(const struct bench_options *o, struct bench_case *c);
+
 /* Define the case (nothing is allocated but its context) at the end of the list. */
 bool attention_case_add(const struct bench_options *o, const struct attn_case_spec *spec,
                         struct case_list *list, struct bench_error *err);

@@ -17,4 +17,11 @@ bool attention_list_dtypes(const struct bench_options *o, struct case_list *list
 bool attention_list_sweeps(const struct bench_options *o, struct case_list *list,
                            struct bench_error *err);
 
+/* A prefix that all sequences share, attended once. */
+bool attention_list_cascade(const struct bench_options *o, struct case_list *list,
+                            struct bench_error *err);
+/* Latent attention. */
+bool attention_list_latent(const struct bench_options *o, struct case_list *list,
+                           struct bench_error *err);
+
 #endif

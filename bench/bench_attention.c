@@ -214,7 +214,8 @@ static bool add_quick(const struct bench_options *o, struct case_list *list,
     for (int i = 0; i < BENCH_LEN(variants); i++)
         /* Drawn lengths leave room for one paged side only: contiguous regions are long. */
         if (!add_variant(o, &variants[i], blocks, i == 0 ? 2 : 1, list, err)) return false;
-    return add_hot(o, list, err) && add_prefill(o, "1q512", PKV_BF16, list, err);
+    return add_hot(o, list, err) && add_prefill(o, "1q512", PKV_BF16, list, err) &&
+           attention_list_cascade(o, list, err) && attention_list_latent(o, list, err);
 }
 
 static const struct variant full_variants[] = {
@@ -244,7 +245,8 @@ static bool add_full(const struct bench_options *o, struct case_list *list, stru
         if (!add_variant(o, &full_variants[i], blocks, BENCH_LEN(blocks), list, err)) return false;
     for (int i = 0; i < BENCH_LEN(floats); i++)
         if (!add_prefill(o, "1q2k", floats[i], list, err)) return false;
-    return add_hot(o, list, err);
+    return add_hot(o, list, err) && attention_list_cascade(o, list, err) &&
+           attention_list_latent(o, list, err);
 }
 
 /* Correctness at small sizes: decodes, an extend and prefills, block edges. */
@@ -262,7 +264,7 @@ static bool add_ci(const struct bench_options *o, struct case_list *list, struct
                                        shapes[i][1], shapes[i][2], (pkv_dtype)d };
             if (!add_variant(o, &v, blocks, BENCH_LEN(blocks), list, err)) return false;
         }
-    return true;
+    return attention_list_cascade(o, list, err) && attention_list_latent(o, list, err);
 }
 
 bool case_list_attention(const struct bench_options *o, struct case_list *list,

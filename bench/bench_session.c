@@ -22,6 +22,7 @@
  * needs. */
 #define USABLE 0.9
 #define TIMED_SHARE 2.0
+#define KERNELS_SHARE 0.75
 #define SETUP_S 4.0 /* of a full case: filling memory three times and the reference */
 #define LEAST_MEMORY ((size_t)8 << 20)
 /* Of the read buffer in ci, where shares of bandwidth are not the point. */
@@ -134,11 +135,13 @@ static void share_time(const struct bench_run *run, uint64_t start, int32_t case
     if (c->sampler.max_time_ns > ns) c->sampler.max_time_ns = ns;
 }
 
-/* Slow kernels (a build without levels) take long even for the least number of samples. */
-static bool out_of_time(const struct bench_run *run, uint64_t start)
+/* Slow kernels (a build without levels, a machine with company) take long even for the least number
+ * of samples. What comes after them gets the rest of the time. */
+static bool out_of_time(const struct bench_run *run, uint64_t start, const struct bench_case *c)
 {
     const double elapsed = (double)(run->clock.now_ns(run->clock.ctx) - start) / 1e9;
-    return run->report.limit_s > 0 && elapsed > run->report.limit_s * USABLE;
+    const bool slow = c->group == GROUP_KERNEL || c->group == GROUP_MOVES;
+    return slow && run->report.limit_s > 0 && elapsed > run->report.limit_s * KERNELS_SHARE;
 }
 
 /* full takes long enough to want to know before. */
@@ -161,7 +164,7 @@ static bool run_cases(struct bench_run *run, struct case_list *list, uint64_t st
         struct bench_case *c = &list->cases[i];
         progress(run, i + 1, list->n, c->id);
         share_time(run, start, list->n - i, c);
-        if (out_of_time(run, start))
+        if (out_of_time(run, start, c))
             ok = bench_report_skip(&run->report, c->id, "the time of the profile was used up", err);
         else ok = bench_case_run(c, run, err);
     }
