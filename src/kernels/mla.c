@@ -2,6 +2,7 @@
 #include "kernels/attn_cut.h"
 #include "kernels/mla_units.h"
 #include "kernels/scalar/scalar_state.h"
+#include "kernels/vector/mla_tile.h"
 
 static pkv_status check_dims(const pkv_logger *log, int64_t latent_dim, int64_t rope_dim)
 {
@@ -21,8 +22,9 @@ static pkv_status check_dims(const pkv_logger *log, int64_t latent_dim, int64_t 
 
 size_t pkv__mla_scratch_bytes(int32_t n_q_heads, int32_t latent_dim, int32_t rope_dim)
 {
-    return pkv__align_up(pkv__scalar_scratch_bytes(n_q_heads, latent_dim + rope_dim, latent_dim),
-                         PKV_CACHE_LINE);
+    const size_t scalar = pkv__scalar_scratch_bytes(n_q_heads, latent_dim + rope_dim, latent_dim);
+    const size_t tile = pkv__mla_tile_scratch_bytes(latent_dim, rope_dim);
+    return pkv__align_up(scalar > tile ? scalar : tile, PKV_CACHE_LINE);
 }
 
 pkv_status pkv_attn_mla_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,

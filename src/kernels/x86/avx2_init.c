@@ -6,5 +6,6 @@ void pkv__init_avx2(struct pkv__cpu_kernels *k)
     pkv__avx2_register_decode(k);
     pkv__avx2_register_int8_qk(k);
     pkv__avx2_register_rows(k);
+    pkv__avx2_register_mla(k);
     pkv__avx2_register_moves(k);
 }

@@ -5,6 +5,7 @@
 
 #include "common/number_format.h"
 #include "kernels/vector/tile.h"
+#include "kernels/x86/avx2_transpose.h"
 #include "kernels/x86/x86_levels.h"
 
 enum {
@@ -14,30 +15,6 @@ enum {
     TILE_REGISTER_ROWS = 4, /* times 3 vectors: 12 of 16 registers */
     TILE_STEP = TILE_REGISTER_ROWS
 };
-
-/* Row i becomes column i: pairs, then fours inside each half, then the halves. */
-PKV_TEMPLATE void v_transpose(vec *x)
-{
-    vec y[8], z[8];
-    PKV_UNROLL for (int i = 0; i < 8; i += 2)
-    {
-        y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-        y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
-    }
-    PKV_UNROLL for (int i = 0; i < 8; i += 4)
-    {
-        PKV_UNROLL for (int h = 0; h < 2; h++)
-        {
-            z[i + 2 * h] = _mm256_shuffle_ps(y[i + h], y[i + h + 2], 0x44);
-            z[i + 2 * h + 1] = _mm256_shuffle_ps(y[i + h], y[i + h + 2], 0xee);
-        }
-    }
-    PKV_UNROLL for (int c = 0; c < 4; c++)
-    {
-        x[c] = _mm256_permute2f128_ps(z[c], z[4 + c], 0x20);
-        x[4 + c] = _mm256_permute2f128_ps(z[c], z[4 + c], 0x31);
-    }
-}
 
 #include "kernels/vector/tile_rows.inc"
 

@@ -13,6 +13,8 @@ void pkv__avx512_register_decode(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_int8_qk(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_int8_qk(struct pkv__cpu_kernels *k);
 void pkv__avx512bf16_register_int8_qk(struct pkv__cpu_kernels *k);
+void pkv__avx2_register_mla(struct pkv__cpu_kernels *k);
+void pkv__avx512_register_mla(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_moves(struct pkv__cpu_kernels *k);
 void pkv__avx512_register_moves(struct pkv__cpu_kernels *k);
 void pkv__avx2_register_rows(struct pkv__cpu_kernels *k);
