@@ -5,8 +5,7 @@
  * With value = scale * (code - zero), scales meet scores and weights, not every element:
  *
  *     z = scale * sK * (<q, codes of K> - zK * sum of q)
- *     o = sum of e^(z - m) sV * codes of V  -  sum of e^(z - m) sV zV      the second, a number:
- * shift
+ *     o = sum of e^(z - m) sV * codes of V  -  shift,   shift = sum of e^(z - m) sV zV
  *
  * Blocks are looked up once per row and only if the row sees a key in them. Levels must agree with
  * this file within docs/numerics.md, and exactly in which keys are seen. */

@@ -6,9 +6,8 @@
  *   value    | c                                 |
  *
  * Since a row has several scales, it is turned into values, once for all query heads. */
+#include "kernels/mla_units.h"
 #include "kernels/scalar/scalar_state.h"
-
-enum { MAX_LATENT = 512, MAX_ROPE = 128 };
 
 static int32_t latent_dim(const struct pkv__mla_call *c)
 {
@@ -51,7 +50,7 @@ static void attend_row(const struct pkv__mla_call *c, const struct pkv__attn_uni
     const int32_t v_dim = latent_dim(c), bt = a->k->block_tokens;
     const int64_t row = (int64_t)u->row0 + i;
     const struct pkv__key_range range = pkv__visible_hull(a, u, i);
-    float key[MAX_LATENT + MAX_ROPE];
+    float key[PKV__MAX_LATENT + PKV__MAX_ROPE];
     int32_t entry = -1, block = u->seq; /* contiguous: sequence b is block b */
     for (int32_t h = 0; h < a->group; h++) {
         pkv__load_floats(heads[h].q, pkv__tensor_row(a->q, row, h), a->q->dtype, v_dim);
