@@ -271,9 +271,11 @@ static double row_value(struct rng *r, enum row_kind kind, double base, int expo
         return rng_chance(r, 50) ? 0.0 : -0.0;
     case ROW_TINY:
         return (double)rng_signed(r) * 0x1p-130;
-    case ROW_NEIGHBOURS: /* divided by 15, two of them are often one float */
-        return copysign(ldexp(1.9375 + rng_int(r, 0, exponent % 2 ? 1 : 3) * 0x1p-23, exponent),
-                        base);
+    case ROW_NEIGHBOURS: { /* below a power of two: divided by 15, two are often one float */
+        const float first = (float)(1.75 + ldexp(fabs(base), -exponent) / 8);
+        return copysign(
+            ldexp((double)first + rng_int(r, 0, exponent % 2 ? 1 : 3) * 0x1p-23, exponent), base);
+    }
     case ROW_WIDE:
         return (double)rng_signed(r) * exp2(rng_int(r, -120, 120));
     case ROW_NOT_FINITE:
