@@ -69,6 +69,7 @@ struct tile {
     int32_t first, n_keys;     /* key tile in work: first key, keys that exist */
     uint64_t seen, wild;       /* its keys that some row sees; those with V that is not finite */
     int64_t row_id[TILE_KEYS]; /* block of each seen key */
+    int32_t token[TILE_KEYS];  /* and its place in the block */
     struct tile_rows *rows;
     float *q;     /* [panels][k dim][lanes], or pairs of bf16 */
     float *o;     /* [panels][v dim][lanes] */
@@ -204,8 +205,7 @@ static inline bool tile_panel_view(const struct tile *t, int32_t step, struct ti
 
 static inline const void *tile_kv_row(const struct tile *t, const pkv_kv_view *view, int32_t j)
 {
-    const int32_t token = (t->first + j) % view->block_tokens;
-    const int64_t at = t->row_id[j] * view->block_stride + token * view->token_stride +
+    const int64_t at = t->row_id[j] * view->block_stride + t->token[j] * view->token_stride +
                        t->kv_head * view->head_stride;
     return (const char *)view->data + at * t->kv_bits / 8;
 }
@@ -222,7 +222,10 @@ static inline void tile_find_blocks(struct tile *t)
         const int32_t end = next < t->n_keys ? (int32_t)next : t->n_keys;
         if (t->seen & tile_ones(j, end)) {
             const int64_t id = u->ids ? pkv__checked_id(t->call, u, entry, n_blocks) : u->seq;
-            for (int32_t i = j; i < end; i++) t->row_id[i] = id;
+            for (int32_t i = j; i < end; i++) {
+                t->row_id[i] = id;
+                t->token[i] = t->first + i - entry * bt;
+            }
         }
         j = end;
     }
