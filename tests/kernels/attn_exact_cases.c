@@ -353,109 +353,6 @@ static void bases(struct check *c)
     attn_free(&p);
 }
 
-/* One part of a decode row's keys as a problem of its own. Without given positions a part's row
- * stands at the end of its keys; ALiBi then shifts all its logits by one constant. */
-static struct attn_problem part_of(const struct attn_problem *p, int32_t from, int32_t to)
-{
-    struct attn_problem part = attn_alone(p, 0);
-    part.kv_len[0] = to - from;
-    part.pos0[0] = from;
-    part.with_pos0 = true;
-    part.k[0] = p->k[0] + (int64_t)from * p->n_kv_heads * p->k_dim;
-    part.v[0] = p->v[0] + (int64_t)from * p->n_kv_heads * p->v_dim;
-    struct attn_numbers *numbers[] = { &part.k_scale, &part.k_zero, &part.v_scale, &part.v_zero };
-    for (int i = 0; i < 4; i++)
-        if (numbers[i]->of[0]) numbers[i]->of[0] += (int64_t)from * p->n_kv_heads;
-    return part;
-}
-
-enum { MAX_PARTS = 8 };
-
-/* Against the whole row by the oracle. Beyond the bound of a single pass: an error e of a part's
- * lse turns its weight by e^e, and the merge adds its own. */
-static void judge_merged(struct check *c, const struct attn_problem *p, int32_t n, const void *o,
-                         const float *lse)
-{
-    const struct oracle_seq s = attn_oracle(p, 0);
-    double z[256], most = 0;
-    for (int32_t i = 0; i < p->kv_len[0] * p->n_kv_heads * p->v_dim; i++)
-        most = fmax(most, fabs(v_at(p, 0, i / (p->n_kv_heads * p->v_dim),
-                                    i / p->v_dim % p->n_kv_heads * (p->n_q_heads / p->n_kv_heads),
-                                    i % p->v_dim)));
-    for (int32_t h = 0; h < p->n_q_heads; h++) {
-        struct oracle_row want;
-        oracle_attention(&s, 0, h, z, &want);
-        const struct oracle_path path = { .terms = want.n_visible + n, .out = p->q_dtype };
-        const double lse_bound = 2 * oracle_bound_lse(&s, &want, &path, false) + n * 0x1p-22;
-        CHECK(c, fabs((double)lse[h] - want.lse) <= lse_bound, "%d parts: lse %.9g, want %.9g", n,
-              (double)lse[h], want.lse);
-        for (int32_t d = 0; d < p->v_dim; d++) {
-            const double got = oracle_load(p->q_dtype, o, (int64_t)h * p->v_dim + d);
-            const double bound = oracle_bound_o(&s, &want, &path, d) +
-                                 most * (expm1(2 * lse_bound) + 4 * n * 0x1p-24);
-            CHECK(c, fabs(got - want.o[d]) <= bound,
-                  "%d parts: head %d dim %d: %.9g, want %.9g, bound %.3g", n, h, d, got, want.o[d],
-                  bound);
-        }
-    }
-}
-
-static void merge_and_compare(struct check *c, const struct attn_problem *p,
-                              struct attn_result *parts, int32_t n, const struct attn_result *whole)
-{
-    pkv_tensor3 o[MAX_PARTS],
-        out = { NULL,    p->q_dtype, p->n_q_heads, p->v_dim, 1, (int64_t)p->n_q_heads * p->v_dim,
-                p->v_dim };
-    pkv_lse lse[MAX_PARTS], out_lse = { NULL, p->n_q_heads, 1, 0 };
-    struct hostile mem[MAX_PARTS + 1];
-    for (int32_t s = 0; s < n; s++) {
-        mem[s] = hostile_create(parts[s].o_bytes, 0);
-        memcpy(mem[s].data, parts[s].o, parts[s].o_bytes);
-        o[s] = out;
-        lse[s] = out_lse;
-        o[s].data = mem[s].data;
-        lse[s].data = parts[s].lse;
-    }
-    mem[n] = hostile_create(whole->o_bytes, 0xff);
-    out.data = mem[n].data;
-    out_lse.data = malloc(whole->lse_bytes);
-    const pkv_status status = pkv_states_merge(c->be, o, lse, n, &out, &out_lse);
-    CHECK(c, status == PKV_OK, "merge of %d parts: %s", n, pkv_status_name(status));
-    judge_merged(c, p, n, out.data, out_lse.data);
-    free(out_lse.data);
-    for (int32_t s = 0; s <= n; s++) hostile_destroy(&mem[s]);
-}
-
-/* KT15, KT18: one row over 1 .. 8 parts of its keys, merged, against the row over all of them. The
- * sink is carried by the last part alone. */
-static void splits(struct check *c)
-{
-    struct attn_problem p = attn_usual(c);
-    struct attn_result whole = { 0 }, parts[MAX_PARTS] = { { 0 } };
-    const int32_t n = 1 + (int32_t)(c->seed % MAX_PARTS);
-    p.q_dtype = PKV_F32;
-    p.n_q_heads = 4;
-    p.kv_len[0] = rng_int(&c->rng, n, 200);
-    if (rng_chance(&c->rng, 50)) attn_draw_option(c, &p, OPTION_ALIBI);
-    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, OPTION_SINK);
-    if (rng_chance(&c->rng, 30)) attn_draw_option(c, &p, OPTION_SOFTCAP);
-    p.base2 = false;
-    attn_fill(c, &p);
-    run_and_keep(c, &p, &whole);
-    for (int32_t s = 0; s < n; s++) {
-        const int32_t from = s * p.kv_len[0] / n, to = (s + 1) * p.kv_len[0] / n;
-        struct attn_problem part = part_of(&p, from, to);
-        if (s < n - 1) part.opts.sink = NULL;
-        run_and_keep(c, &part, &parts[s]);
-        for (int32_t h = 0; h < p.n_q_heads && p.opts.alibi; h++)
-            parts[s].lse[h] -= p.alibi[h] * (float)(p.kv_len[0] - to);
-    }
-    merge_and_compare(c, &p, parts, n, &whole);
-    for (int32_t s = 0; s < n; s++) attn_result_free(&parts[s]);
-    attn_result_free(&whole);
-    attn_free(&p);
-}
-
 const struct check_case attn_exact_cases[] = {
     { "attention", "one_key", one_key, 30, 10, TYPED_STORES },
     { "attention", "equal_keys", equal_keys, 30, 10, TYPED_STORES },
@@ -466,6 +363,5 @@ const struct check_case attn_exact_cases[] = {
     { "attention", "nan_without_weight", nan_without_weight, 12, 6, TYPED_STORES },
     { "attention", "far_scale", far_scale, 24, 8, TYPED_FLOATS },
     { "attention", "bases", bases, 20, 4, TYPED_STORES },
-    { "attention", "splits", splits, 24, 8, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

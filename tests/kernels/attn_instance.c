@@ -133,6 +133,20 @@ static pkv_tensor3 place_tensor(struct attn_instance *inst, pkv_dtype dtype, int
     return t;
 }
 
+static pkv_tensor3 place_queries(struct attn_instance *inst, const float *src, int64_t n_rows,
+                                 int32_t before, int32_t dim)
+{
+    const struct attn_problem *p = inst->problem;
+    const pkv_tensor3 t = place_tensor(inst, p->q_dtype, n_rows, p->n_q_heads, dim);
+    for (int32_t i = 0; i < p->n_rows; i++)
+        for (int32_t h = 0; h < p->n_q_heads; h++)
+            for (int32_t d = 0; d < dim; d++)
+                oracle_store(p->q_dtype, t.data,
+                             (before + i) * t.row_stride + h * t.head_stride + d,
+                             (double)src[((int64_t)i * p->n_q_heads + h) * dim + d]);
+    return t;
+}
+
 /* KT25: a row of the last sequence with rows has ceil(q_len / 32) words, and nothing lies behind.
  */
 static void place_mask(struct attn_instance *inst, int32_t before)
@@ -159,14 +173,9 @@ static void place_rows(struct attn_instance *inst)
     const bool pads = p->with_q_indptr && inst->layout.pad_rows > 0;
     const int32_t before = pads ? 1 : 0, after = inst->layout.pad_rows - before;
     const int64_t n_rows = before + p->n_rows + (after > 0 ? after : 0);
-    inst->q = place_tensor(inst, p->q_dtype, n_rows, p->n_q_heads, p->k_dim);
-    inst->out = place_tensor(inst, p->q_dtype, n_rows, p->n_q_heads, p->v_dim);
-    for (int32_t i = 0; i < p->n_rows; i++)
-        for (int32_t h = 0; h < p->n_q_heads; h++)
-            for (int32_t d = 0; d < p->k_dim; d++)
-                oracle_store(p->q_dtype, inst->q.data,
-                             (before + i) * inst->q.row_stride + h * inst->q.head_stride + d,
-                             (double)p->q[((int64_t)i * p->n_q_heads + h) * p->k_dim + d]);
+    inst->q = place_queries(inst, p->q, n_rows, before, attn_q_dim(p));
+    if (p->is_mla) inst->q_rope = place_queries(inst, p->q_rope, n_rows, before, p->v_dim);
+    inst->out = place_tensor(inst, p->q_dtype, n_rows, p->n_q_heads, attn_o_dim(p));
     if (p->with_q_indptr) {
         inst->q_indptr = take_words(inst, p->n_seqs + 1);
         for (int32_t b = 0; b < p->n_seqs; b++) inst->q_indptr[b] = before + p->row0[b];
@@ -212,6 +221,8 @@ void attn_build(struct check *c, const struct attn_problem *p, const struct attn
                              .dim = p->k_dim };
     inst->v = inst->k;
     inst->v.dim = p->v_dim;
+    inst->v.dtype = attn_v_dtype(p);
+    inst->v.n_heads = attn_v_heads(p);
     choose_blocks(c, inst);
     attn_place_kv(inst);
     write_blocks_and_table(inst);
@@ -228,8 +239,11 @@ void attn_build(struct check *c, const struct attn_problem *p, const struct attn
     if (p->opts.alibi) inst->opts.alibi = place_floats(inst, p->alibi, p->n_q_heads);
     if (p->opts.sink) inst->opts.sink = place_floats(inst, p->sink, p->n_q_heads);
     inst->opts.bad = inst->bad;
-    const pkv_status status = pkv_attn_workspace(c->be, p->n_q_heads, p->n_kv_heads, p->k_dim,
-                                                 p->v_dim, &inst->workspace_bytes);
+    const pkv_status status = p->is_mla
+                                  ? pkv_attn_mla_workspace(c->be, p->n_q_heads, attn_q_dim(p),
+                                                           p->v_dim, &inst->workspace_bytes)
+                                  : pkv_attn_workspace(c->be, p->n_q_heads, p->n_kv_heads, p->k_dim,
+                                                       p->v_dim, &inst->workspace_bytes);
     CHECK(c, status == PKV_OK && inst->workspace_bytes % 64 == 0, "workspace: status %s, %zu bytes",
           pkv_status_name(status), inst->workspace_bytes);
     inst->workspace = attn_take(inst, (int64_t)inst->workspace_bytes, 0xff);
@@ -266,7 +280,7 @@ static bool all_ff(const unsigned char *data, size_t bytes)
 static void collect(struct check *c, struct attn_instance *inst, struct attn_result *r)
 {
     const struct attn_problem *p = inst->problem;
-    const size_t elem = (size_t)oracle_bytes(p->q_dtype), row_bytes = (size_t)p->v_dim * elem;
+    const size_t elem = (size_t)oracle_bytes(p->q_dtype), row_bytes = (size_t)attn_o_dim(p) * elem;
     const size_t n = (size_t)p->n_rows * (size_t)p->n_q_heads;
     *r = (struct attn_result){ .o_bytes = n * row_bytes, .lse_bytes = n * sizeof(float) };
     r->o = malloc(r->o_bytes + 1);
@@ -299,9 +313,13 @@ pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_re
         if (writable) memset(m->data, 0xff, m->bytes);
         else hostile_lock(m);
     }
-    const pkv_status status = pkv_attn_run(c->be, &inst->q, &inst->k, &inst->v, &inst->batch,
-                                           &inst->opts, inst->workspace, inst->workspace_bytes,
-                                           &inst->out, inst->problem->with_lse ? &inst->lse : NULL);
+    pkv_lse *lse = inst->problem->with_lse ? &inst->lse : NULL;
+    const pkv_status status =
+        inst->problem->is_mla
+            ? pkv_attn_mla_run(c->be, &inst->q, &inst->q_rope, &inst->k, &inst->v, &inst->batch,
+                               &inst->opts, inst->workspace, inst->workspace_bytes, &inst->out, lse)
+            : pkv_attn_run(c->be, &inst->q, &inst->k, &inst->v, &inst->batch, &inst->opts,
+                           inst->workspace, inst->workspace_bytes, &inst->out, lse);
     for (int i = 0; i < inst->n_mem; i++)
         CHECK(c, hostile_intact(&inst->mem[i]), "something was written in front of a buffer");
     collect(c, inst, result);

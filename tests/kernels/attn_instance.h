@@ -27,7 +27,7 @@ struct attn_instance {
     struct hostile mem[24];
     int n_mem;
     int32_t *block_ids[ATTN_MAX_SEQS]; /* [blocks of the sequence]; owned */
-    pkv_tensor3 q, out;
+    pkv_tensor3 q, q_rope, out;
     pkv_kv_view k, v;
     pkv_attn_batch batch;
     pkv_attn_opts opts;

@@ -1,5 +1,6 @@
 /* Judging attention: within docs/numerics.md, and bit by bit. */
 #include "attn_problem.h"
+#include "oracle/oracle_mla.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ struct oracle_seq attn_oracle(const struct attn_problem *p, int32_t b)
         .kv_len = p->kv_len[b],
         .n_q_heads = p->n_q_heads,
         .n_kv_heads = p->n_kv_heads,
-        .q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * p->k_dim),
+        .q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * attn_q_dim(p)),
         .k = rows_of(p->k[b], &p->k_scale, &p->k_zero, b, p->k_dim),
         .v = rows_of(p->v[b], &p->v_scale, &p->v_zero, b, p->v_dim),
         .pos0 = p->with_pos0 ? p->pos0[b] : 0,
@@ -45,6 +46,25 @@ struct oracle_seq attn_oracle(const struct attn_problem *p, int32_t b)
     };
 }
 
+static void join_latent(const struct attn_problem *p, int32_t b, struct oracle_seq *s)
+{
+    const struct oracle_mla mla = {
+        .kv_len = p->kv_len[b],
+        .n_parts = p->n_kv_heads,
+        .part_dim = p->k_dim,
+        .rope_dim = p->v_dim,
+        .latent = p->k[b],
+        .latent_scale = p->k_scale.of[b],
+        .latent_zero = p->k_zero.of[b],
+        .rope = p->v[b],
+        .rope_scale = p->v_scale.of[b],
+        .rope_zero = p->v_zero.of[b],
+        .q_latent = s->q,
+        .q_rope = p->q_rope + (int64_t)p->row0[b] * p->n_q_heads * p->v_dim,
+    };
+    oracle_mla_rows(&mla, s);
+}
+
 static int32_t at_most(int32_t a, int32_t b)
 {
     return a < b ? a : b;
@@ -53,7 +73,7 @@ static int32_t at_most(int32_t a, int32_t b)
 struct oracle_path attn_path(const struct attn_problem *p, const struct attn_route *route,
                              int32_t n, int32_t kv_len)
 {
-    const bool bf16 = p->kv_dtype == PKV_BF16 && p->q_dtype == PKV_BF16;
+    const bool bf16 = !p->is_mla && p->kv_dtype == PKV_BF16 && p->q_dtype == PKV_BF16;
     const bool rounds_p =
         bf16 && !route->is_short && (route->isa == PKV_ISA_AVX512BF16 || route->isa == PKV_ISA_AMX);
     const int32_t chunks = 16 + at_most(kv_len, 1024) / 32 + 3 * ((kv_len + 1023) / 1024);
@@ -111,7 +131,8 @@ void attn_judge_row(struct check *c, const struct oracle_seq *s, const struct or
 /* Rows that the oracle has time for. */
 static bool looks_at(struct check *c, const struct attn_problem *p, int32_t b, int32_t i)
 {
-    const double row_work = (double)p->kv_len[b] * p->n_q_heads * (double)(p->k_dim + p->v_dim);
+    const double row_work =
+        (double)p->kv_len[b] * p->n_q_heads * (double)(attn_q_dim(p) + attn_o_dim(p));
     const double share = 3e6 / (row_work * p->q_len[b] + 1);
     if (share >= 1 || i < 2 || i >= p->q_len[b] - 2) return true;
     return rng_int(&c->rng, 0, 9999) < (int32_t)(share * 10000);
@@ -126,7 +147,8 @@ void attn_judge(struct check *c, const struct attn_problem *p, const struct attn
     double *z = malloc((size_t)longest * sizeof(double));
     if (!z) exit(2);
     for (int32_t b = 0; b < p->n_seqs && !c->failed; b++) {
-        const struct oracle_seq s = attn_oracle(p, b);
+        struct oracle_seq s = attn_oracle(p, b);
+        if (p->is_mla) join_latent(p, b, &s);
         for (int32_t i = 0; i < p->q_len[b]; i++) {
             if (!looks_at(c, p, b, i)) continue;
             for (int32_t h = 0; h < p->n_q_heads; h++) {
@@ -135,28 +157,40 @@ void attn_judge(struct check *c, const struct attn_problem *p, const struct attn
                 oracle_attention(&s, i, h, z, &want);
                 const struct oracle_path path = attn_path(p, &routes[b], want.n_visible, s.kv_len);
                 attn_judge_row(
-                    c, &s, &want, &path, (char *)r->o + at * p->v_dim * oracle_bytes(p->q_dtype),
+                    c, &s, &want, &path, (char *)r->o + at * s.v.dim * oracle_bytes(p->q_dtype),
                     r->lse ? r->lse + at : NULL, p->base2, (struct attn_place){ b, i, h });
             }
         }
+        if (p->is_mla) oracle_mla_free(&s);
     }
     free(z);
+}
+
+struct attn_result attn_part(const struct attn_problem *p, const struct attn_result *r, int32_t row)
+{
+    const int64_t heads = (int64_t)row * p->n_q_heads;
+    const int64_t head_bytes = (int64_t)attn_o_dim(p) * oracle_bytes(p->q_dtype);
+    return (struct attn_result){ .o = (char *)r->o + heads * head_bytes,
+                                 .lse = r->lse ? r->lse + heads : NULL };
+}
+
+void attn_same_part(struct check *c, const struct attn_problem *p, const struct attn_result *all,
+                    int32_t row, const struct attn_result *part, int32_t n, const char *what)
+{
+    const struct attn_result a = attn_part(p, all, row);
+    const size_t heads = (size_t)n * (size_t)p->n_q_heads;
+    const size_t head_bytes = (size_t)(attn_o_dim(p) * oracle_bytes(p->q_dtype));
+    CHECK(c, memcmp(a.o, part->o, heads * head_bytes) == 0, "%s changes bits of out behind row %d",
+          what, row);
+    CHECK(c, !a.lse || !part->lse || memcmp(a.lse, part->lse, heads * sizeof(float)) == 0,
+          "%s changes bits of lse behind row %d", what, row);
 }
 
 void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
                     const struct attn_result *b, const bool *skip, const char *what)
 {
-    const size_t o_row = (size_t)(p->n_q_heads * p->v_dim * oracle_bytes(p->q_dtype));
-    const size_t lse_row = (size_t)p->n_q_heads * sizeof(float);
     for (int32_t s = 0; s < p->n_seqs; s++) {
-        const size_t row = (size_t)p->row0[s], n = (size_t)p->q_len[s];
-        if (skip && skip[s]) continue;
-        const bool o_same =
-            memcmp((char *)a->o + row * o_row, (char *)b->o + row * o_row, n * o_row) == 0;
-        const bool lse_same = !a->lse || !b->lse ||
-                              memcmp((char *)a->lse + row * lse_row, (char *)b->lse + row * lse_row,
-                                     n * lse_row) == 0;
-        CHECK(c, o_same, "%s changes bits of out in sequence %d", what, s);
-        CHECK(c, lse_same, "%s changes bits of lse in sequence %d", what, s);
+        const struct attn_result part = attn_part(p, b, p->row0[s]);
+        if (!skip || !skip[s]) attn_same_part(c, p, a, p->row0[s], &part, p->q_len[s], what);
     }
 }

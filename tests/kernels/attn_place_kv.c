@@ -97,6 +97,30 @@ static void place_numbers(struct attn_instance *inst, const struct attn_numbers 
     s->data = (float *)(void *)attn_take_floats(inst, last + 1);
 }
 
+/* The 656-byte record of latent attention: 512 e4m3 codes in 4 parts, 4 scales, 64 bf16. */
+enum { RECORD = 656 };
+
+static bool is_record(const struct attn_problem *p)
+{
+    return p->is_mla && p->kv_dtype == PKV_E4M3 && p->rope_dtype == PKV_BF16 &&
+           p->n_kv_heads == 4 && p->k_dim == 128 && p->v_dim == 64 && p->k_scale.per != PER_NONE;
+}
+
+static void place_record(struct attn_instance *inst)
+{
+    pkv_kv_view *k = &inst->k, *v = &inst->v;
+    const int64_t bt = k->block_tokens;
+    char *pool = attn_take(inst, k->n_blocks * bt * RECORD, inst->layout.fill);
+    k->data = pool;
+    k->token_stride = RECORD;
+    k->head_stride = 128;
+    k->block_stride = bt * RECORD;
+    k->scales = (pkv_scales){ (float *)(void *)(pool + 512), bt * RECORD / 4, RECORD / 4, 1 };
+    v->data = pool + 512 + 16;
+    v->token_stride = v->head_stride = RECORD / 2;
+    v->block_stride = bt * RECORD / 2;
+}
+
 static void *place_rows_of(struct attn_instance *inst, const pkv_kv_view *v)
 {
     const int64_t bytes = oracle_span(v->dtype, extent(v));
@@ -111,7 +135,11 @@ void attn_place_kv(struct attn_instance *inst)
     const struct attn_problem *p = inst->problem;
     struct attn_layout l = inst->layout, v_layout = inst->layout;
     pkv_kv_view *k = &inst->k, *v = &inst->v;
-    if (l.order == ORDER_CANONICAL && k->dim == v->dim) {
+    if (l.order == ORDER_CANONICAL && is_record(p)) {
+        place_record(inst);
+        return;
+    }
+    if (l.order == ORDER_CANONICAL && k->dim == v->dim && !p->is_mla) {
         place_canonical(inst);
         return;
     }
@@ -169,13 +197,16 @@ void attn_write_keys(struct attn_instance *inst, int32_t b, bool *used)
         const bool paged = inst->layout.table != TABLE_NONE;
         const int32_t block = paged ? inst->block_ids[b][j / bt] : b, token = paged ? j % bt : j;
         used[j / bt] = true;
-        for (int32_t g = 0; g < p->n_kv_heads; g++) {
-            const struct row_at at = { block, token, g, (int64_t)j * p->n_kv_heads + g };
+        for (int32_t g = 0; g < inst->k.n_heads; g++) {
+            const struct row_at at = { block, token, g, (int64_t)j * inst->k.n_heads + g };
             attn_put_row(&inst->k, block, token, g, p->k[b] + at.row * p->k_dim);
-            attn_put_row(&inst->v, block, token, g, p->v[b] + at.row * p->v_dim);
             put_number(&inst->k.scales, p->k_scale.of[b], &at);
-            put_number(&inst->v.scales, p->v_scale.of[b], &at);
             put_number(&inst->k.zeros, p->k_zero.of[b], &at);
+        }
+        for (int32_t g = 0; g < inst->v.n_heads; g++) {
+            const struct row_at at = { block, token, g, (int64_t)j * inst->v.n_heads + g };
+            attn_put_row(&inst->v, block, token, g, p->v[b] + at.row * p->v_dim);
+            put_number(&inst->v.scales, p->v_scale.of[b], &at);
             put_number(&inst->v.zeros, p->v_zero.of[b], &at);
         }
     }

@@ -94,20 +94,28 @@ void attn_lay_rows(struct attn_problem *p)
     }
 }
 
-/* One element of K (0), V (1) or q (2), before it is rounded to its type. */
-static double draw_value(struct rng *r, const struct attn_problem *p, int what)
+enum array { OF_K, OF_V, OF_Q, OF_Q_ROPE };
+
+static pkv_dtype dtype_of(const struct attn_problem *p, enum array what)
 {
-    const pkv_dtype dtype = what == 2 ? p->q_dtype : p->kv_dtype;
+    return what == OF_K ? p->kv_dtype : what == OF_V ? attn_v_dtype(p) : p->q_dtype;
+}
+
+/* One element, before it is rounded to its type. */
+static double draw_value(struct rng *r, const struct attn_problem *p, enum array what)
+{
+    const pkv_dtype dtype = dtype_of(p, what);
     const double x = (double)rng_normal(r);
     const double limit =
         attn_is_codes(p->kv_dtype)
             ? 1000
             : fmin(fmin(oracle_largest(p->kv_dtype), oracle_largest(p->q_dtype)), 1e30);
+    const bool value = what == OF_V && !p->is_mla; /* else part of a logit */
     switch (p->values) {
     case VALUES_SPREAD:
-        return what == 1 ? x : 3 * x;
+        return value ? x : 3 * x;
     case VALUES_HUGE:
-        return what == 1 ? 0.9 * limit * (double)rng_signed(r) : 24 * x;
+        return value ? 0.9 * limit * (double)rng_signed(r) : 24 * x;
     case VALUES_ZERO:
         return rng_chance(r, 70) ? (rng_chance(r, 50) ? 0.0 : -0.0) : x;
     case VALUES_DENORMAL:
@@ -136,14 +144,14 @@ static double code_near(pkv_dtype dtype, double x)
     return copysign(clip(nearbyint(fabs(x) / unit) * unit, 0, largest), x);
 }
 
-static float *draw_array(struct rng *r, const struct attn_problem *p, int what, int64_t rows,
+static float *draw_array(struct rng *r, const struct attn_problem *p, enum array what, int64_t rows,
                          int32_t row_elems)
 {
-    const pkv_dtype dtype = what == 2 ? p->q_dtype : p->kv_dtype;
+    const pkv_dtype dtype = dtype_of(p, what);
     float *a = need((size_t)(rows * row_elems) * sizeof(float));
     for (int64_t i = 0; i < rows * row_elems; i++) {
         /* Equal keys: every row repeats the first; K only, so that V still tells keys apart. */
-        const bool repeat = p->values == VALUES_EQUAL && what == 0 && i >= row_elems;
+        const bool repeat = p->values == VALUES_EQUAL && what == OF_K && i >= row_elems;
         const double x = repeat ? 0 : draw_value(r, p, what);
         a[i] = repeat                 ? a[i - row_elems]
                : attn_is_codes(dtype) ? (float)code_near(dtype, x)
@@ -157,13 +165,14 @@ static void describe(struct check *c, const struct attn_problem *p)
     static const char *const values[] = { "normal", "spread", "equal", "huge", "zero", "denormal" };
     static const char *const per[] = { "-", "tensor", "head", "block", "token", "token-head" };
     int at = snprintf(c->shape, sizeof(c->shape),
-                      "kv %s q %s heads %d/%d dims %d/%d block %d%s%s%s%s%s%s%s%s values %s",
-                      pkv_dtype_name(p->kv_dtype), pkv_dtype_name(p->q_dtype), p->n_q_heads,
-                      p->n_kv_heads, p->k_dim, p->v_dim, p->block_tokens,
-                      p->opts.causal ? " causal" : "", p->opts.softcap > 0 ? " softcap" : "",
-                      p->opts.alibi ? " alibi" : "", p->opts.sink ? " sink" : "",
-                      p->q_pos ? " q_pos" : "", p->q_detached ? " detached" : "",
-                      p->mask ? " mask" : "", p->opts.int8_qk ? " int8_qk" : "", values[p->values]);
+                      "%skv %s q %s heads %d/%d dims %d/%d block %d%s%s%s%s%s%s%s%s values %s",
+                      p->is_mla ? "latent " : "", pkv_dtype_name(p->kv_dtype),
+                      pkv_dtype_name(p->q_dtype), p->n_q_heads, p->n_kv_heads, p->k_dim, p->v_dim,
+                      p->block_tokens, p->opts.causal ? " causal" : "",
+                      p->opts.softcap > 0 ? " softcap" : "", p->opts.alibi ? " alibi" : "",
+                      p->opts.sink ? " sink" : "", p->q_pos ? " q_pos" : "",
+                      p->q_detached ? " detached" : "", p->mask ? " mask" : "",
+                      p->opts.int8_qk ? " int8_qk" : "", values[p->values]);
     if (attn_is_codes(p->kv_dtype))
         at += snprintf(c->shape + at, sizeof(c->shape) - (size_t)at, " scales %s/%s zeros %s/%s",
                        per[p->k_scale.per], per[p->v_scale.per], per[p->k_zero.per],
@@ -177,15 +186,17 @@ static void describe(struct check *c, const struct attn_problem *p)
 
 void attn_fill(struct check *c, struct attn_problem *p)
 {
-    const int32_t k_row = p->n_kv_heads * p->k_dim, v_row = p->n_kv_heads * p->v_dim;
+    const int32_t k_row = p->n_kv_heads * p->k_dim, v_row = attn_v_heads(p) * p->v_dim;
     attn_lay_rows(p);
     describe(c, p);
-    p->q = draw_array(&c->rng, p, 2, p->n_rows, p->n_q_heads * p->k_dim);
+    p->q = draw_array(&c->rng, p, OF_Q, p->n_rows, p->n_q_heads * attn_q_dim(p));
+    if (p->is_mla)
+        p->q_rope = draw_array(&c->rng, p, OF_Q_ROPE, p->n_rows, p->n_q_heads * p->v_dim);
     for (int32_t b = 0; b < p->n_seqs; b++) {
         const int32_t from = p->shared_with[b];
         const size_t shared = (size_t)(from < 0 ? 0 : p->shared_blocks[b] * p->block_tokens);
-        p->k[b] = draw_array(&c->rng, p, 0, p->kv_len[b], k_row);
-        p->v[b] = draw_array(&c->rng, p, 1, p->kv_len[b], v_row);
+        p->k[b] = draw_array(&c->rng, p, OF_K, p->kv_len[b], k_row);
+        p->v[b] = draw_array(&c->rng, p, OF_V, p->kv_len[b], v_row);
         if (from < 0) continue;
         memcpy(p->k[b], p->k[from], shared * (size_t)k_row * sizeof(float));
         memcpy(p->v[b], p->v[from], shared * (size_t)v_row * sizeof(float));
@@ -209,7 +220,8 @@ struct attn_problem attn_alone(const struct attn_problem *p, int32_t b)
     one.k_zero.of[0] = p->k_zero.of[b];
     one.v_scale.of[0] = p->v_scale.of[b];
     one.v_zero.of[0] = p->v_zero.of[b];
-    one.q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * p->k_dim);
+    one.q = p->q + (size_t)p->row0[b] * (size_t)(p->n_q_heads * attn_q_dim(p));
+    if (p->is_mla) one.q_rope = p->q_rope + (int64_t)p->row0[b] * p->n_q_heads * p->v_dim;
     if (p->q_pos) one.q_pos = p->q_pos + p->row0[b];
     if (p->mask) one.mask = p->mask + (int64_t)p->row0[b] * p->mask_words;
     return one;
@@ -219,7 +231,8 @@ struct attn_problem attn_some_rows(const struct attn_problem *p, int32_t b, int3
                                    int32_t to)
 {
     struct attn_problem part = attn_alone(p, b);
-    part.q += (int64_t)from * p->n_q_heads * p->k_dim;
+    part.q += (int64_t)from * p->n_q_heads * attn_q_dim(p);
+    if (p->is_mla) part.q_rope += (int64_t)from * p->n_q_heads * p->v_dim;
     part.q_len[0] = part.n_rows = to - from;
     part.kv_len[0] = p->kv_len[b] - p->q_len[b] + to;
     part.with_q_indptr = true;
@@ -242,6 +255,7 @@ void attn_free(struct attn_problem *p)
     free_numbers(&p->v_scale, p->n_seqs);
     free_numbers(&p->v_zero, p->n_seqs);
     free(p->q);
+    free(p->q_rope);
     free(p->q_pos);
     free(p->mask);
 }

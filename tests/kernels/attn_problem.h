@@ -65,10 +65,32 @@ struct attn_problem {
     int32_t *q_pos;                             /* [n_rows] or NULL; owned */
     uint32_t *mask;                             /* [n_rows][mask_words] or NULL; owned */
     int32_t mask_words;                         /* ceil(longest q_len / 32) */
-    float *q;                                   /* [n_rows][n_q_heads][k_dim]; owned */
+    float *q;                                   /* [n_rows][n_q_heads][attn_q_dim]; owned */
     float *k[ATTN_MAX_SEQS], *v[ATTN_MAX_SEQS]; /* [kv_len][n_kv_heads][dim] codes; owned */
     struct attn_numbers k_scale, k_zero, v_scale, v_zero;
+    /* Latent attention: K are the n_kv_heads parts of the latent, of k_dim each, and V is the
+     * rotary key, one head of v_dim, of a dtype of its own. */
+    bool is_mla;
+    pkv_dtype rope_dtype;
+    float *q_rope; /* [n_rows][n_q_heads][v_dim]; owned */
 };
+
+static inline int32_t attn_v_heads(const struct attn_problem *p)
+{
+    return p->is_mla ? 1 : p->n_kv_heads;
+}
+static inline pkv_dtype attn_v_dtype(const struct attn_problem *p)
+{
+    return p->is_mla ? p->rope_dtype : p->kv_dtype;
+}
+static inline int32_t attn_q_dim(const struct attn_problem *p)
+{
+    return p->is_mla ? p->n_kv_heads * p->k_dim : p->k_dim;
+}
+static inline int32_t attn_o_dim(const struct attn_problem *p)
+{
+    return p->is_mla ? p->n_kv_heads * p->k_dim : p->v_dim;
+}
 
 static inline bool attn_is_codes(pkv_dtype dtype)
 {
@@ -124,7 +146,7 @@ struct attn_problem attn_some_rows(const struct attn_problem *p, int32_t b, int3
                                    int32_t to);
 void attn_free(struct attn_problem *p);
 
-/* Sequence b as the oracle wants it. */
+/* Sequence b as the oracle wants it; of latent attention without q and rows, see attn_judge. */
 struct oracle_seq attn_oracle(const struct attn_problem *p, int32_t b);
 
 /* Who took a sequence. */
@@ -133,7 +155,7 @@ struct attn_route {
     bool is_short, int8_qk;
 };
 
-/* Compact results: o [n_rows][n_q_heads][v_dim] in the dtype of q, lse [n_rows][n_q_heads]. */
+/* Compact results: o [n_rows][n_q_heads][attn_o_dim] in the dtype of q, lse [n_rows][n_q_heads]. */
 struct attn_result {
     void *o;
     float *lse; /* NULL: not wanted */
@@ -158,5 +180,11 @@ void attn_judge_row(struct check *c, const struct oracle_seq *s, const struct or
  */
 void attn_same_bits(struct check *c, const struct attn_problem *p, const struct attn_result *a,
                     const struct attn_result *b, const bool *skip, const char *what);
+/* Rows [row, row + n) of `all` have the bits of the first n of `part`. */
+void attn_same_part(struct check *c, const struct attn_problem *p, const struct attn_result *all,
+                    int32_t row, const struct attn_result *part, int32_t n, const char *what);
+/* Results from row `row` on. Not to be freed. */
+struct attn_result attn_part(const struct attn_problem *p, const struct attn_result *r,
+                             int32_t row);
 
 #endif

@@ -33,7 +33,8 @@ static void cover_sequence(const struct attn_instance *inst, int32_t b, const st
 {
     const struct attn_problem *p = inst->problem;
     const pkv_attn_opts *o = &p->opts;
-    const char *const what = r->int8_qk    ? "attention int8_qk"
+    const char *const what = p->is_mla     ? "attention mla"
+                             : r->int8_qk  ? "attention int8_qk"
                              : r->is_short ? "attention short"
                                            : "attention rows";
     static const char *const scales[] = { "no-scale", "s-tensor", "s-head",
@@ -56,7 +57,7 @@ static void cover_sequence(const struct attn_instance *inst, int32_t b, const st
         { "detached", p->q_detached },
         { "lse", p->with_lse },
         { "chunks", p->kv_len[b] > 1024 },
-        { "dims-differ", p->k_dim != p->v_dim },
+        { "dims-differ", p->k_dim != p->v_dim && !p->is_mla },
         { "q-f16", p->q_dtype == PKV_F16 },
         { "q-bf16", p->q_dtype == PKV_BF16 },
         { "mixed", p->n_seqs > 1 },
@@ -68,9 +69,36 @@ static void cover_sequence(const struct attn_instance *inst, int32_t b, const st
         if (features[i].on) cover(what, r->isa, p->kv_dtype, features[i].name);
 }
 
+/* Latent attention has one kernel per level, whatever the dtypes. */
+static void mla_route(struct check *c, const struct attn_instance *inst, struct attn_route *r)
+{
+    static const char *const names[] = { "attention_mla_scalar", "attention_mla_avx2",
+                                         "attention_mla_avx512" };
+    pkv_kernel_desc d = { .struct_size = sizeof(d) };
+    pkv_status status = PKV_OK;
+    for (int32_t i = 0; status == PKV_OK; i++) {
+        status = pkv_kernel_info(c->be, i, &d);
+        if (status == PKV_OK && d.op == PKV_OP_ATTENTION_MLA) break;
+    }
+    const pkv_isa want = c->isa > PKV_ISA_AVX512 && c->isa <= PKV_ISA_AMX ? PKV_ISA_AVX512 : c->isa;
+    if (status != PKV_OK) {
+        cover_wrong(c->isa, "nothing that pkv_kernel_info lists for attention_mla", want);
+        d.isa = want;
+    }
+    *r = (struct attn_route){ d.isa, false, false };
+    if (d.isa != want && d.isa <= PKV_ISA_AVX512) cover_wrong(c->isa, names[d.isa - 1], want);
+    for (int32_t b = 0; b < inst->problem->n_seqs; b++)
+        if (inst->problem->q_len[b] > 0) cover_sequence(inst, b, r);
+}
+
 void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes)
 {
     const struct attn_problem *p = inst->problem;
+    if (p->is_mla) {
+        mla_route(c, inst, &routes[0]);
+        for (int32_t b = 1; b < p->n_seqs; b++) routes[b] = routes[0];
+        return;
+    }
     for (int32_t b = 0; b < p->n_seqs; b++) {
         struct attn_route *r = &routes[b];
         const char *name = pkv_attn_kernel_name(c->be, &inst->q, &inst->k, &inst->v, &inst->batch,

@@ -7,22 +7,24 @@
 void attn_set_scales(struct attn_problem *p, enum attn_per scales, enum attn_per zeros,
                      enum attn_scale_values values)
 {
-    const bool codes = attn_is_codes(p->kv_dtype), u4 = p->kv_dtype == PKV_U4;
-    p->k_scale.per = p->v_scale.per = codes ? scales : PER_NONE;
-    p->k_zero.per = p->v_zero.per = u4 ? zeros : PER_NONE;
+    const pkv_dtype v_dtype = attn_v_dtype(p);
+    p->k_scale.per = attn_is_codes(p->kv_dtype) ? scales : PER_NONE;
+    p->v_scale.per = attn_is_codes(v_dtype) ? scales : PER_NONE;
+    p->k_zero.per = p->kv_dtype == PKV_U4 ? zeros : PER_NONE;
+    p->v_zero.per = v_dtype == PKV_U4 ? zeros : PER_NONE;
     p->scale_values = values;
 }
 
 void attn_draw_scales(struct check *c, struct attn_problem *p)
 {
     struct rng *r = &c->rng;
-    const bool codes = attn_is_codes(p->kv_dtype), u4 = p->kv_dtype == PKV_U4;
     struct attn_numbers *all[] = { &p->k_scale, &p->v_scale, &p->k_zero, &p->v_zero };
     const enum attn_per per = (enum attn_per)rng_int(r, 0, PER_N - 1);
     const bool alike = rng_chance(r, 60);
     for (int i = 0; i < 4; i++) {
         all[i]->per = alike ? per : (enum attn_per)rng_int(r, 0, PER_N - 1);
-        if (!codes || (i >= 2 && !u4)) all[i]->per = PER_NONE;
+        const pkv_dtype dtype = i % 2 ? attn_v_dtype(p) : p->kv_dtype;
+        if (!attn_is_codes(dtype) || (i >= 2 && dtype != PKV_U4)) all[i]->per = PER_NONE;
     }
     p->scale_values = rng_chance(r, 85)   ? SCALE_USUAL
                       : rng_chance(r, 50) ? SCALE_TINY
@@ -40,9 +42,10 @@ static float next_prime(int32_t *last)
 }
 
 /* int8 and int4 have codes of a unit of 1 / 40 and 1 / 4, and int4 a middle of 7.5. */
-static float draw_number(struct rng *r, const struct attn_problem *p, bool zero, int32_t *prime)
+static float draw_number(struct rng *r, const struct attn_problem *p, pkv_dtype dtype, bool zero,
+                         int32_t *prime)
 {
-    const float unit = p->kv_dtype == PKV_I8 ? 0.025f : p->kv_dtype == PKV_U4 ? 0.25f : 1.f;
+    const float unit = dtype == PKV_I8 ? 0.025f : dtype == PKV_U4 ? 0.25f : 1.f;
     const float sign = rng_chance(r, 12) ? -1.f : 1.f, x = rng_signed(r);
     switch (p->scale_values) {
     case SCALE_EXACT:
@@ -65,13 +68,16 @@ static bool changes(enum attn_per per, const struct attn_problem *p, int32_t j, 
 }
 
 static void fill_numbers(struct rng *r, const struct attn_problem *p, struct attn_numbers *n,
-                         bool zero, int32_t *prime)
+                         int32_t *prime)
 {
-    const int32_t heads = p->n_kv_heads;
+    const bool of_v = n == &p->v_scale || n == &p->v_zero;
+    const bool zero = n == &p->k_zero || n == &p->v_zero;
+    const pkv_dtype dtype = of_v ? attn_v_dtype(p) : p->kv_dtype;
+    const int32_t heads = of_v ? attn_v_heads(p) : p->n_kv_heads;
     const bool by_head = n->per == PER_HEAD || n->per == PER_TOKEN_HEAD;
     float now[ATTN_MAX_HEADS]; /* one for all heads: now[0] */
     if (n->per == PER_NONE) return;
-    for (int32_t h = 0; h < heads; h++) now[h] = draw_number(r, p, zero, prime);
+    for (int32_t h = 0; h < heads; h++) now[h] = draw_number(r, p, dtype, zero, prime);
     for (int32_t b = 0; b < p->n_seqs; b++) {
         const int32_t from = p->shared_with[b];
         const int32_t shared = from < 0 ? 0 : p->shared_blocks[b] * p->block_tokens;
@@ -80,7 +86,7 @@ static void fill_numbers(struct rng *r, const struct attn_problem *p, struct att
         for (int32_t j = 0; j < p->kv_len[b]; j++)
             for (int32_t h = 0; h < heads; h++) {
                 float *x = now + (by_head ? h : 0);
-                if (changes(n->per, p, j, h)) *x = draw_number(r, p, zero, prime);
+                if (changes(n->per, p, j, h)) *x = draw_number(r, p, dtype, zero, prime);
                 n->of[b][j * heads + h] = j < shared ? n->of[from][j * heads + h] : *x;
             }
     }
@@ -89,8 +95,8 @@ static void fill_numbers(struct rng *r, const struct attn_problem *p, struct att
 void attn_fill_scales(struct check *c, struct attn_problem *p)
 {
     int32_t prime = 1;
-    fill_numbers(&c->rng, p, &p->k_scale, false, &prime);
-    fill_numbers(&c->rng, p, &p->v_scale, false, &prime);
-    fill_numbers(&c->rng, p, &p->k_zero, true, &prime);
-    fill_numbers(&c->rng, p, &p->v_zero, true, &prime);
+    fill_numbers(&c->rng, p, &p->k_scale, &prime);
+    fill_numbers(&c->rng, p, &p->v_scale, &prime);
+    fill_numbers(&c->rng, p, &p->k_zero, &prime);
+    fill_numbers(&c->rng, p, &p->v_zero, &prime);
 }

@@ -20,6 +20,13 @@ static pkv_dtype any_dtype(struct check *c)
     return (pkv_dtype)rng_int(&c->rng, PKV_F32, PKV_BF16);
 }
 
+/* Sizes that panels, tiles and chunks are multiples of, and sizes that they are not. */
+static int32_t any_block(struct check *c)
+{
+    static const int32_t sizes[] = { 1, 7, 16, 24, 32, 48, 64, 100, 256, 1000 };
+    return sizes[rng_int(&c->rng, 0, 9)];
+}
+
 /* KT6, KT21: every kv_len mod block_tokens, for small blocks; the edges for large ones. Queries of
  * the store's type in even seeds, of any type in odd ones. */
 static void lengths(struct check *c)
@@ -157,7 +164,7 @@ static void values(struct check *c)
 {
     struct attn_problem p = attn_usual(c);
     p.values = (enum attn_values)(c->seed % VALUES_N);
-    p.q_dtype = rng_chance(&c->rng, 60) ? p.kv_dtype : any_dtype(c);
+    if (rng_chance(&c->rng, 40)) p.q_dtype = any_dtype(c);
     p.k_dim = p.v_dim = 16 * rng_int(&c->rng, 1, 8);
     p.n_q_heads = rng_int(&c->rng, 1, 8);
     p.n_seqs = 3;
@@ -175,6 +182,7 @@ static void longer(struct check *c)
 {
     struct attn_problem p = attn_usual(c);
     p.kv_len[0] = rng_int(&c->rng, 2000, 6000);
+    p.block_tokens = any_block(c);
     p.k_dim = p.v_dim = 64;
     p.n_q_heads = rng_int(&c->rng, 1, 4);
     p.values = rng_chance(&c->rng, 50) ? VALUES_NORMAL : VALUES_SPREAD;
@@ -190,6 +198,7 @@ static void chunks(struct check *c)
     struct attn_problem p = attn_usual(c);
     p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 6);
     p.n_q_heads = rng_int(&c->rng, 1, 3);
+    p.block_tokens = any_block(c);
     p.n_seqs = 3;
     for (int32_t b = 0; b < p.n_seqs; b++) {
         p.kv_len[b] = edges[(c->seed + 3 * b) % 8];
@@ -216,6 +225,7 @@ static void rows(struct check *c)
     p.k_dim = 8 * rng_int(&c->rng, 1, 10);
     p.v_dim = rng_chance(&c->rng, 70) ? p.k_dim : 8 * rng_int(&c->rng, 1, 10);
     p.q_dtype = any_dtype(c);
+    p.block_tokens = any_block(c);
     p.n_seqs = 3;
     p.q_len[0] = q_lens[c->seed % 17];
     p.q_len[2] = rng_int(&c->rng, 0, 40);
@@ -236,6 +246,7 @@ static void prefill(struct check *c)
     struct attn_problem p = attn_usual(c);
     p.n_seqs = 2;
     p.k_dim = p.v_dim = 32;
+    p.block_tokens = any_block(c);
     p.q_dtype = any_dtype(c);
     for (int32_t b = 0; b < p.n_seqs; b++) {
         const int32_t n = b ? rng_int(&c->rng, 1, 60)

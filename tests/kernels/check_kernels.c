@@ -16,9 +16,10 @@
 #include <time.h>
 
 static const struct check_case *const all_cases[] = {
-    attn_shape_cases,  attn_exact_cases, attn_bits_cases, attn_table_cases,
-    attn_sparse_cases, kv_write_cases,   rope_fill_cases, kv_gather_cases,
-    move_cases,        copy_shape_cases, merge_cases,
+    attn_shape_cases,  attn_exact_cases,   attn_bits_cases, attn_table_cases,   attn_sparse_cases,
+    attn_scale_cases,  attn_code_cases,    attn_mask_cases, attn_cascade_cases, attn_mla_cases,
+    attn_thread_cases, attn_verdict_cases, kv_write_cases,  rope_fill_cases,    kv_gather_cases,
+    move_cases,        copy_shape_cases,   merge_cases,
 };
 
 struct tally {

@@ -52,8 +52,10 @@ void check_skip(struct check *c, const char *fmt, ...) __attribute__((format(pri
 
 /* The cases, one list per file, ended by an empty entry. */
 extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits_cases[],
-    attn_table_cases[], attn_sparse_cases[], kv_write_cases[], rope_fill_cases[], kv_gather_cases[],
-    move_cases[], copy_shape_cases[], merge_cases[];
+    attn_table_cases[], attn_sparse_cases[], attn_scale_cases[], attn_code_cases[],
+    attn_mask_cases[], attn_cascade_cases[], attn_mla_cases[], attn_thread_cases[],
+    attn_verdict_cases[], kv_write_cases[], rope_fill_cases[], kv_gather_cases[], move_cases[],
+    copy_shape_cases[], merge_cases[];
 
 /* `check_kernels --accuracy`: 0 or an exit status. `dump_path` may be NULL. */
 int kernel_accuracy(pkv_isa isa, const char *dump_path);
