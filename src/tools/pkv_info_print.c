@@ -34,6 +34,13 @@ const char *info_op_name(pkv_op op)
     return "?";
 }
 
+/* Two operations have one function for all types. */
+static const char *dtype_of(const pkv_kernel_desc *k)
+{
+    const bool any = k->op == PKV_OP_BLOCKS_COPY || k->op == PKV_OP_ATTENTION_MLA;
+    return any ? "any" : pkv_dtype_name(k->dtype);
+}
+
 /* ---------------------------------------------------------------- text */
 
 static void print_system(const struct info_machine *m, FILE *out)
@@ -77,10 +84,8 @@ static void print_kernels(const struct info_machine *m, FILE *out)
     fprintf(out, "\noperation      dtype  level       %-*s  takes\n", width, "function");
     for (int32_t i = 0; i < m->n_kernels; i++) {
         const pkv_kernel_desc *k = &m->kernels[i];
-        const bool bytes = k->op == PKV_OP_BLOCKS_COPY;
-        fprintf(out, "%-13s  %-5s  %-10s  %-*s  %s\n", info_op_name(k->op),
-                bytes ? "bytes" : pkv_dtype_name(k->dtype), pkv_isa_name(k->isa), width, k->name,
-                k->covers);
+        fprintf(out, "%-13s  %-5s  %-10s  %-*s  %s\n", info_op_name(k->op), dtype_of(k),
+                pkv_isa_name(k->isa), width, k->name, k->covers);
     }
 }
 
@@ -124,11 +129,10 @@ static json_t *kernels_json(const struct info_machine *m)
     json_t *list = json_array();
     for (int32_t i = 0; i < m->n_kernels; i++) {
         const pkv_kernel_desc *k = &m->kernels[i];
-        const bool bytes = k->op == PKV_OP_BLOCKS_COPY;
         json_array_append_new(
             list, json_pack("{s:s, s:o, s:s, s:s, s:s}", "operation", info_op_name(k->op), "dtype",
-                            bytes ? json_null() : json_string(pkv_dtype_name(k->dtype)), "level",
-                            pkv_isa_name(k->isa), "function", k->name, "takes", k->covers));
+                            json_string(dtype_of(k)), "level", pkv_isa_name(k->isa), "function",
+                            k->name, "takes", k->covers));
     }
     return list;
 }

@@ -93,11 +93,12 @@ def test_kernels():
         expect(info["used_level"] == level, f"PKV_ISA={level} uses {info['used_level']}")
         found = {(k["operation"], k["dtype"]) for k in info["kernels"]}
         for dtype in DTYPES:
-            expect(("attention", dtype) in found, f"{level}: no attention of {dtype}")
-        for dtype in FLOATS:
-            for operation in ("kv_write", "states_merge"):
+            for operation in ("attention", "kv_write", "kv_gather"):
                 expect((operation, dtype) in found, f"{level}: no {operation} of {dtype}")
-        expect(("blocks_copy", None) in found, f"{level}: no blocks_copy")
+        for dtype in FLOATS:
+            expect(("states_merge", dtype) in found, f"{level}: no states_merge of {dtype}")
+        for operation in ("blocks_copy", "attention_mla"):
+            expect((operation, "any") in found, f"{level}: no {operation}")
         for kernel in info["kernels"]:
             expect(rank[kernel["level"]] <= rank[level], f"{level}: {kernel['function']}")
             expect(kernel["takes"], f"{kernel['function']} takes nothing")
