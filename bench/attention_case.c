@@ -103,9 +103,10 @@ static void layout_label(const struct attn_memory_spec *m, char *text, size_t si
 
 static void name_side(struct bench_side *b, const struct attn_side *s)
 {
-    static const char *const ids[] = { "", "load-only/", "read-loop", "fma-loop", "dot-loop" };
-    static const char *const labels[] = { "", "reads alone, ", "read loop", "FMA loop",
-                                          "bf16 dot loop" };
+    static const char *const ids[] = { "",         "load-only/", "read-loop",
+                                       "fma-loop", "dot-loop",   "onednn-gemm" };
+    static const char *const labels[] = { "",         "reads alone, ", "read loop",
+                                          "FMA loop", "bf16 dot loop", "oneDNN bf16 GEMM" };
     char tag[32], id[32], label[32];
     const enum attn_side_kind kind = s->spec->kind;
     family_tag(s->family, tag, sizeof(tag));
@@ -153,8 +154,9 @@ static struct peak_loop peak_of(enum attn_side_kind kind, pkv_isa isa)
 static void add_side(struct bench_case *c, struct attn_case *a, int32_t family,
                      const struct attn_side_spec *spec, pkv_isa run_isa)
 {
-    static void (*const calls[])(void *) = { attn_call_run, attn_call_twin, attn_call_read_loop,
-                                             attn_call_arithmetic, attn_call_arithmetic };
+    static void (*const calls[])(void *) = { attn_call_run,        attn_call_twin,
+                                             attn_call_read_loop,  attn_call_arithmetic,
+                                             attn_call_arithmetic, attn_call_gemm };
     const struct attn_family *f = &a->spec.families[family];
     const struct peak_loop loop = peak_of(spec->kind, f->isa != PKV_ISA_BEST ? f->isa : run_isa);
     const bool arithmetic = spec->kind == ATTN_FMA_LOOP || spec->kind == ATTN_DOT_LOOP;

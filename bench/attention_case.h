@@ -37,7 +37,8 @@ enum attn_side_kind {
     ATTN_TWIN,      /* reads what it reads through the same table, without arithmetic */
     ATTN_READ_LOOP, /* reads as many bytes of the same memory, in order: the yardstick of decode */
     ATTN_FMA_LOOP,  /* float32 multiply-adds on registers: the yardstick of prefill */
-    ATTN_DOT_LOOP   /* bf16 dot products on registers, where the level has them */
+    ATTN_DOT_LOOP,  /* bf16 dot products on registers, where the level has them */
+    ATTN_PEER_GEMM  /* a bf16 matrix product of oneDNN, where the build has it */
 };
 
 struct attn_side_spec {

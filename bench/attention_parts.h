@@ -7,6 +7,7 @@
 #include "attention_memory.h"
 #include "bandwidth.h"
 #include "peak_kernels.h"
+#include "peers/peer_gemm.h"
 
 #include "pagedkv/attention.h"
 
@@ -34,9 +35,10 @@ struct attn_side {
     struct attn_place *place;
     pkv_backend *backend;
     struct bench_team *team;
-    struct peak_loop loop; /* arithmetic loops */
-    const char *kernel;    /* name; "" for loops */
-    int32_t n_params;      /* of the side before setup adds its own */
+    struct peak_loop loop;  /* arithmetic loops */
+    struct peer_gemm *gemm; /* ATTN_PEER_GEMM */
+    const char *kernel;     /* name; "" for loops */
+    int32_t n_params;       /* of the side before setup adds its own */
     pkv_attn_batch batch;
     pkv_attn_opts opts;
     int32_t next_layer;
@@ -67,6 +69,7 @@ void attn_call_slowly(void *ctx); /* for tests of the suite: 20 % slower than it
 void attn_call_twin(void *ctx);
 void attn_call_read_loop(void *ctx);
 void attn_call_arithmetic(void *ctx);
+void attn_call_gemm(void *ctx);
 double attn_arithmetic_flops(const struct attn_side *s); /* of one call */
 void attn_set_batch(struct attn_side *s);
 

@@ -185,6 +185,7 @@ static bool make_engine(struct attn_side *s, struct bench_error *err)
     const struct attn_shape *shape = &s->place->problem->shape;
     const pkv_isa isa = s->family->isa != PKV_ISA_BEST ? s->family->isa : run->options->isa;
     size_t bytes;
+    if (s->spec->kind == ATTN_PEER_GEMM) return peer_gemm_create(s->family->threads, &s->gemm, err);
     if (s->spec->kind != ATTN_RUN) {
         s->team = bench_engines_team(&run->engines, s->family->threads, err);
         return s->team != NULL;
@@ -221,7 +222,8 @@ static void complete_side(struct bench_side *b, struct attn_side *s)
     const bool loop = s->spec->kind == ATTN_FMA_LOOP || s->spec->kind == ATTN_DOT_LOOP;
     name_kernel(s);
     b->n_params = s->n_params;
-    if (loop) b->flops = attn_arithmetic_flops(s);
+    if (s->spec->kind == ATTN_PEER_GEMM) b->flops = PEER_GEMM_FLOPS;
+    else if (loop) b->flops = attn_arithmetic_flops(s);
     else if (s->owner->spec.arithmetic && reads) b->flops = p->flops;
     if (!loop && !s->owner->spec.arithmetic) {
         b->bytes_needed = b->bytes_distinct = p->needed;
@@ -256,11 +258,14 @@ static bool make_sides(struct bench_case *c, struct attn_case *a, struct bench_e
 void attn_teardown(struct bench_case *c)
 {
     struct attn_case *a = c->ctx;
-    for (int32_t i = 0; i < a->n_sides; i++)
-        for (int k = 0; k < 2; k++) {
-            free(a->sides[i].checked[k]);
-            a->sides[i].checked[k] = NULL;
-        }
+    for (int32_t i = 0; i < a->n_sides; i++) {
+        struct attn_side *s = &a->sides[i];
+        free(s->checked[0]);
+        free(s->checked[1]);
+        peer_gemm_destroy(s->gemm);
+        s->checked[0] = s->checked[1] = NULL;
+        s->gemm = NULL;
+    }
     /* Borrowers first: an identity table looks into another memory. */
     for (int32_t i = a->spec.n_memories - 1; i >= 0; i--) attn_memory_deinit(&a->places[i].memory);
     for (int32_t i = 0; i < a->spec.n_problems; i++) {

@@ -186,6 +186,12 @@ void attn_call_arithmetic(void *ctx)
     bench_team_run(s->team, arithmetic_part, s);
 }
 
+void attn_call_gemm(void *ctx)
+{
+    const struct attn_side *s = ctx;
+    peer_gemm_run(s->gemm);
+}
+
 double attn_arithmetic_flops(const struct attn_side *s)
 {
     return (double)ARITHMETIC_ROUNDS * s->loop.flops * s->family->threads;

@@ -184,6 +184,25 @@ static bool add_prefill(const struct bench_options *o, const char *batch, pkv_dt
     return attention_case_add(o, &s, list, err);
 }
 
+/* C6: prefill beside oneDNN's matrix product. */
+static bool add_gemm(const struct bench_options *o, struct case_list *list, struct bench_error *err)
+{
+    struct attn_case_spec s = attention_spec(o);
+    struct attn_problem_spec p = attention_centre();
+    attention_spec_batch(&p, "1q2k");
+    p.dtype = PKV_BF16;
+    s.arithmetic = true;
+    s.versus[0] = '\0';
+    snprintf(s.id, sizeof(s.id), "prefill-and-gemm/1q2k/32x8/d128/bf16");
+    attention_spec_problem(&s, &p);
+    struct attn_side_spec *side =
+        attention_spec_side(&s, ATTN_RUN, attention_spec_memory(&s, 0, LAYOUT_PAGED_RANDOM, 16));
+    side->goals[side->n_goals++] = (struct bench_goal_spec){ GOAL_SHARE, 0.35, "C6" };
+    attention_spec_side(&s, ATTN_PEER_GEMM, 0)->yardstick = true;
+    attention_spec_family(&s, PKV_ISA_BEST, bench_threads(o, machine_cpus()));
+    return attention_case_add(o, &s, list, err);
+}
+
 /* Everything in the caches on purpose: what the table costs when memory does not hide it. */
 static bool add_hot(const struct bench_options *o, struct case_list *list, struct bench_error *err)
 {
@@ -245,8 +264,8 @@ static bool add_full(const struct bench_options *o, struct case_list *list, stru
         if (!add_variant(o, &full_variants[i], blocks, BENCH_LEN(blocks), list, err)) return false;
     for (int i = 0; i < BENCH_LEN(floats); i++)
         if (!add_prefill(o, "1q2k", floats[i], list, err)) return false;
-    return add_hot(o, list, err) && attention_list_cascade(o, list, err) &&
-           attention_list_latent(o, list, err);
+    return add_gemm(o, list, err) && add_hot(o, list, err) &&
+           attention_list_cascade(o, list, err) && attention_list_latent(o, list, err);
 }
 
 /* Correctness at small sizes: decodes, an extend and prefills, block edges. */

@@ -86,9 +86,14 @@ static void merge_row(const struct merge *g, int64_t row, int32_t head)
         const float z = lse_at(&g->lse[s], row, head);
         if (z == -INFINITY) continue; /* an empty state: its o may be anything */
         const float w = base2 ? exp2f(z - m) : expf(z - m);
-        k->load_row[g->o[s].dtype](x, row_at(&g->o[s], row, head), out->dim);
+        const void *stored = row_at(&g->o[s], row, head);
+        const float *o = stored;
+        if (g->o[s].dtype != PKV_F32) {
+            k->load_row[g->o[s].dtype](x, stored, out->dim);
+            o = x;
+        }
         l += w;
-        for (int32_t d = 0; d < out->dim; d++) sum[d] += w * x[d];
+        for (int32_t d = 0; d < out->dim; d++) sum[d] += w * o[d];
     }
     for (int32_t d = 0; d < out->dim && m != -INFINITY; d++) sum[d] /= l;
     k->store_row[out->dtype](row_at(out, row, head), sum, out->dim);

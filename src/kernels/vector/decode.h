@@ -9,7 +9,7 @@
  * A query vector is one row's query of one head. All vectors of a kv head read its keys together,
  * in tiles of 1, 2, 4 or 8. Every sum has an order of its own that knows nothing of tiles: a dot
  * product runs over its dims in lanes, p over the 32 keys of a panel in a fixed tree, p * V over
- * these keys in ascending order, then panels in ascending order; panels start at multiples of 32
+ * 16 keys in ascending order, then these sums in ascending order; panels start at multiples of 32
  * from key 0, and a key that a vector does not see adds nothing. So a vector's bits do not depend
  * on what else is in its tile, its unit or its batch.
  *
@@ -31,14 +31,16 @@
 #include <string.h>
 
 enum {
-    /* Keys between two looks at the running maximum, and the keys that one partial sum of p * v
-     * runs over: at most 32 + n / 32 additions in a row within a chunk. A bit for each in 32. */
-    DECODE_PANEL = 32,
+    DECODE_PANEL = 32, /* keys between two looks at the running maximum; a bit for each */
+    /* Keys that one partial sum of p * v runs over: at most 16 + n / 16 additions in a row. Few, so
+     * that the passes over their rows, a part of the dims at a time, keep in step with what is
+     * fetched. */
+    DECODE_SUM = 16,
     DECODE_PANELS = PKV__CHUNK_TOKENS / DECODE_PANEL,
-    DECODE_AHEAD = 48,  /* rows from what is read to what is prefetched; see avx512_decode.c */
-    DECODE_STRETCH = 8, /* most panels of one head that are read before the next head */
-    DECODE_LANES = 16,  /* most of any level */
-    DECODE_TILE = 8     /* most vectors of a tile */
+    DECODE_AHEAD = 8192, /* bytes from what is read to what is fetched; see avx512_decode.c */
+    DECODE_STRETCH = 8,  /* most panels of one head that are read before the next head */
+    DECODE_LANES = 16,   /* most of any level */
+    DECODE_TILE = 8      /* most vectors of a tile */
 };
 
 /* Which keys of the chunk the rows of a unit see. Bit k of panel p: key key0 + 32 p + k. */
@@ -88,6 +90,7 @@ struct decode {
     const struct decode_fns *fns;                       /* of the dtype; decode_panel.inc */
     int32_t kv_head, n_kv_heads, vec0, n_vecs, n_tiles; /* tiles of one kv head */
     int32_t n_blocks, block_tokens, stretch_panels, q_stride;
+    int32_t ahead;               /* rows from what is read to what is fetched */
     const char *k_base, *v_base; /* block 0, token 0 of the part's first kv head */
     int64_t k_block, k_token, k_head, v_block, v_token, v_head; /* strides in bytes */
     struct decode_tile *tile;                                   /* [n_kv_heads][n_tiles] */
@@ -188,6 +191,8 @@ static inline void decode_begin(struct decode *d, const struct pkv__attn_call *c
     d->v_block = decode_bytes(v, v->block_stride);
     d->v_token = decode_bytes(v, v->token_stride);
     d->v_head = decode_bytes(v, v->head_stride);
+    const int32_t rows = (int32_t)(DECODE_AHEAD / decode_bytes(k, k->dim));
+    d->ahead = rows < 2 * DECODE_PANEL ? rows : 2 * DECODE_PANEL;
 }
 
 /* Where the vectors of the part's kv head `g` (from 0), and their states, are. */
@@ -245,10 +250,6 @@ static inline void decode_fill_run(const struct decode *d, struct decode_panel *
 {
     const char *k = d->k_base + block * d->k_block + token * d->k_token;
     const char *v = d->v_base + block * d->v_block + token * d->v_token;
-    /* A panel early: random blocks miss the TLB, and with the walk begun the prefetch of whole rows
-     * keeps up better. */
-    PKV_PREFETCH(k);
-    PKV_PREFETCH(v);
     p->run[p->n_runs++] = (struct decode_run){ (int32_t)block, token, at, n };
     for (const int32_t end = at + n; at < end; at++, k += d->k_token, v += d->v_token) {
         p->row[at] = k;
