@@ -11,8 +11,7 @@
 enum {
     PKV__SMALLEST_SHARE = 32,
     PKV__PIECES_PER_TASK = 8,
-    /* Items for each task, at least, where heads and rows can be cut that small. */
-    PKV__ITEMS_PER_TASK = 64,
+    PKV__ITEMS_PER_TASK = 4, /* at least, where heads can be cut that small */
     PKV__TILES_PER_TASK = 16 /* smaller tiles cost more: they read K and V once each */
 };
 
