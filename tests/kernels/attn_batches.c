@@ -144,24 +144,39 @@ static float naive_logit(const struct pkv__attn_call *c, const struct pkv__attn_
     return z;
 }
 
+/* z[j - key_lo] of every key of the chunk, -inf where the row does not see it; returns the largest.
+ */
+static float naive_logits(const struct pkv__attn_call *c, const struct pkv__attn_unit *u, int32_t i,
+                          int32_t head, float *z)
+{
+    float m = -INFINITY;
+    for (int32_t j = u->key_lo; j < u->key_hi; j += 64) {
+        const int32_t n = pkv__min_i32(64, u->key_hi - j);
+        const uint64_t bits = pkv__visible_bits(c, u, i, j, n);
+        for (int32_t b = 0; b < n; b++) {
+            const bool seen = bits >> b & 1;
+            float *at = &z[j - u->key_lo + b];
+            *at = seen ? naive_logit(c, u, i, j + b, head) : -INFINITY;
+            if (*at > m) m = *at;
+        }
+    }
+    return m;
+}
+
 static void naive_state(const struct pkv__attn_call *c, const struct pkv__attn_unit *u, int32_t i,
                         int32_t head, float *o, float *m, float *l)
 {
-    *m = -INFINITY, *l = 0.f;
+    float z[PKV__CHUNK_TOKENS];
+    *m = naive_logits(c, u, i, head, z);
+    *l = 0.f;
     for (int32_t d = 0; d < c->v->dim; d++) o[d] = 0.f;
-    for (int pass = 0; pass < 2; pass++)
-        for (int32_t j = u->key_lo; j < u->key_hi; j++) {
-            if (!pkv__visible_bits(c, u, i, j, 1)) continue;
-            const float z = naive_logit(c, u, i, j, head);
-            if (pass == 0) {
-                *m = z > *m ? z : *m;
-                continue;
-            }
-            const float *v = kv_row(c, u, c->v, j, head / c->group);
-            const float w = expf(z - *m);
-            *l += w;
-            for (int32_t d = 0; d < c->v->dim; d++) o[d] += w * v[d];
-        }
+    for (int32_t j = u->key_lo; j < u->key_hi; j++) {
+        if (z[j - u->key_lo] == -INFINITY) continue;
+        const float *v = kv_row(c, u, c->v, j, head / c->group);
+        const float w = expf(z[j - u->key_lo] - *m);
+        *l += w;
+        for (int32_t d = 0; d < c->v->dim; d++) o[d] += w * v[d];
+    }
 }
 
 /* All of the scratch is used: nobody else may count on a byte of it. */
