@@ -30,13 +30,12 @@ typedef struct pkv_scales {
 } pkv_scales;
 
 /* One layer's K or V over all blocks. Strides in elements (for PKV_U4 in codes, multiples of 32).
- * Every row [dim] is 16-byte aligned. dim: multiple of 8, 8 .. 256; n_heads: 1 .. 2^16;
- * block_tokens >= 1. `n_blocks` bounds the ids.
- * What a stored code means: value = scale * (code - zero). PKV_F32, F16 and BF16 take neither
- * (data NULL); PKV_E4M3, E5M2 and I8 take scales; PKV_U4 takes scales and zeros. The codes of
- * PKV_I8 are -128 .. 127, of PKV_U4 0 .. 15; PKV_E4M3 is the OCP format without infinity, largest
- * value 448; PKV_E5M2 has infinity, largest finite value 57344 (OCP 8-bit floating point
- * specification, 2023). */
+ * Every row [dim] is 16-byte aligned. dim: multiple of 8, 8 .. 256 (a latent of pkv_attn_mla_run:
+ * .. 512); n_heads: 1 .. 2^16; block_tokens >= 1. `n_blocks` bounds the ids. What a stored code
+ * means: value = scale * (code - zero). PKV_F32, F16 and BF16 take neither (data NULL); PKV_E4M3,
+ * E5M2 and I8 take scales; PKV_U4 takes scales and zeros. The codes of PKV_I8 are -128 .. 127, of
+ * PKV_U4 0 .. 15; PKV_E4M3 is the OCP format without infinity, largest value 448; PKV_E5M2 has
+ * infinity, largest finite value 57344 (OCP 8-bit floating point specification, 2023). */
 typedef struct pkv_kv_view {
     void *data;
     pkv_dtype dtype;

@@ -9,6 +9,7 @@
 #include "kernels/kernels_internal.h"
 
 void pkv__neon_register_decode(struct pkv__cpu_kernels *k);
+void pkv__neon_register_mla(struct pkv__cpu_kernels *k);
 void pkv__neon_register_moves(struct pkv__cpu_kernels *k);
 void pkv__neon_register_rows(struct pkv__cpu_kernels *k);
 

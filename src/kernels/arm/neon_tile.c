@@ -5,6 +5,7 @@
 
 #include "common/number_format.h"
 #include "kernels/arm/arm_levels.h"
+#include "kernels/arm/neon_transpose.h"
 #include "kernels/vector/tile.h"
 
 enum {
@@ -14,15 +15,6 @@ enum {
     TILE_REGISTER_ROWS = 4, /* times 4 vectors: 16 of 32 registers */
     TILE_STEP = TILE_REGISTER_ROWS
 };
-
-PKV_TEMPLATE void v_transpose(vec *x)
-{
-    const float32x4x2_t a = vtrnq_f32(x[0], x[1]), b = vtrnq_f32(x[2], x[3]);
-    x[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
-    x[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
-    x[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
-    x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
-}
 
 #include "kernels/vector/tile_rows.inc"
 
