@@ -109,7 +109,9 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
     for (int way = 0; way < KV_N_WAYS; way++) {
         pkv_backend *be = kv_elsewhere(c, way);
         memcpy(p->out_mem.mem.data, before, p->out_mem.mem.bytes);
-        const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, NULL);
+        uint32_t bad[4] = { 0, 0, 0, 0 };
+        const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, bad);
+        CHECK(c, memcmp(bad, p->want_bad, sizeof(bad)) == 0, "another report %s", kv_way_name(way));
         CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
               pkv_status_name(status));
         CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
