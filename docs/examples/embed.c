@@ -28,11 +28,11 @@ static pkv_tensor3 project(float *data, int heads, int layer, int first, const i
 }
 
 /* What match and reserve want done before the next KV write; to zero only under a zero_policy. */
-static void run_work(const struct engine *e, const pkv_block_work *work)
+static void run_work(const struct engine *e, const pkv_block_work *w)
 {
     pkv_store_info_t at = PKV_STORE_INFO_INIT;
     TRY(pkv_store_info(e->store, &at));
-    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, work->copy, work->n_copy, NULL, 0));
+    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, w->copy, w->n_copy, NULL, 0));
 }
 
 /* Compute tokens [first, first + n) of a sequence with room for them; returns the next token. In
@@ -54,9 +54,9 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
         const pkv_tensor3 tv = project(v, KV_HEADS, layer + 20, first, ids, n);
         pkv_tensor3 to = { out, PKV_F32, Q_HEADS, DIM, n, Q_HEADS * DIM, DIM };
         TRY(pkv_store_views(e->store, layer, &k_view, &v_view));
-        pkv_kv_write_args w = { sizeof w, &tk, &tv, slots, &k_view, &v_view, NULL };
+        pkv_kv_write_args w = { sizeof w, &tk, &tv, slots, &k_view, &v_view, .bad = NULL };
         TRY(pkv_kv_write(e->be, &w));
-        const pkv_attn_batch b = { sizeof b, 1, row, row_len, NULL, &kv_len, q_indptr, NULL, NULL };
+        pkv_attn_batch b = { sizeof b, 1, row, row_len, NULL, &kv_len, .q_indptr = q_indptr };
         TRY(pkv_attn_run(e->be, &tq, &k_view, &v_view, &b, &(pkv_attn_opts)PKV_ATTN_OPTS_INIT,
                          workspace, sizeof workspace, &to, NULL)); /* takes a whole batch */
     }
