@@ -94,10 +94,11 @@ static pkv_status check_scales(const pkv_logger *log, const char *name, const pk
     return PKV_OK;
 }
 
-pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view)
+pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view,
+                           int32_t max_dim)
 {
     if (!view) return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: null", name);
-    const pkv_status status = check_type(log, name, view->dtype, PKV_U4, view->dim, PKV__MAX_DIM);
+    const pkv_status status = check_type(log, name, view->dtype, PKV_U4, view->dim, max_dim);
     if (status != PKV_OK) return status;
     const int32_t elem = pkv__max_i32(1, pkv__elem_bits(view->dtype) / 8);
     const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
@@ -118,8 +119,8 @@ pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv
 
 pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v)
 {
-    pkv_status status = pkv__check_view(log, "k", k);
-    if (status == PKV_OK) status = pkv__check_view(log, "v", v);
+    pkv_status status = pkv__check_view(log, "k", k, PKV__MAX_DIM);
+    if (status == PKV_OK) status = pkv__check_view(log, "v", v, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (k->n_blocks != v->n_blocks || k->block_tokens != v->block_tokens ||
         k->n_heads != v->n_heads)

@@ -232,7 +232,8 @@ size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_
 /* Checks of public arguments, shared by the entries. Each logs what it refuses. */
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
                              int32_t max_dim);
-pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view);
+pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view,
+                           int32_t max_dim);
 pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v);
 pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
                           int32_t n_heads);

@@ -115,7 +115,7 @@ static void gather_share(void *ctx, int32_t task)
 static pkv_status check_args(const pkv_logger *log, const pkv_kv_view *view, const int64_t *slots,
                              const pkv_tensor3 *out)
 {
-    pkv_status status = pkv__check_view(log, "kv_gather", view);
+    pkv_status status = pkv__check_view(log, "kv_gather", view, PKV__MAX_DIM);
     if (status == PKV_OK) status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (out->n_heads != view->n_heads || out->dim != view->dim)

@@ -5,7 +5,7 @@ static pkv_status check_source(const pkv_logger *log, const char *name, const pk
                                const pkv_kv_view *view)
 {
     pkv_status status = pkv__check_tensor(log, name, src, PKV__MAX_DIM);
-    if (status == PKV_OK) status = pkv__check_view(log, name, view);
+    if (status == PKV_OK) status = pkv__check_view(log, name, view, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (src->n_heads != view->n_heads || src->dim != view->dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows and store disagree in heads or dim",

@@ -42,8 +42,8 @@ pkv_status pkv_attn_mla_workspace(const pkv_backend *be, int32_t n_q_heads, int3
 static pkv_status check_views(const pkv_logger *log, const pkv_kv_view *latent,
                               const pkv_kv_view *rope)
 {
-    pkv_status status = pkv__check_view(log, "latent", latent);
-    if (status == PKV_OK) status = pkv__check_view(log, "rope", rope);
+    pkv_status status = pkv__check_view(log, "latent", latent, PKV__MAX_LATENT);
+    if (status == PKV_OK) status = pkv__check_view(log, "rope", rope, PKV__MAX_ROPE);
     if (status == PKV_OK)
         status = check_dims(log, (int64_t)latent->n_heads * latent->dim, rope->dim);
     if (status != PKV_OK) return status;
