@@ -141,21 +141,32 @@ static void place_apart(struct check *c, struct kv_stores *s, int which)
     if (zeros->mem.data && kind < SCALES_TOKEN) fill_scales(c, zeros, true);
 }
 
-void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype)
+/* Blocks for a little more than 512 KiB of K and V. */
+static void enlarge(struct rng *r, pkv_kv_view *k)
+{
+    k->n_heads = rng_int(r, 6, 9);
+    k->dim = 8 * rng_int(r, 20, 32);
+    k->block_tokens = rng_int(r, 10, 33);
+    const int64_t block = oracle_span(k->dtype, (int64_t)2 * k->n_heads * k->dim) * k->block_tokens;
+    k->n_blocks = 2 + (int32_t)((520 << 10) / block);
+}
+
+void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype, bool large)
 {
     struct rng *r = &c->rng;
-    *s = (struct kv_stores){ .n_views = rng_chance(r, 80) ? 2 : 1 };
-    const pkv_kv_view k = { .dtype = dtype,
-                            .n_blocks = rng_int(r, 2, 9),
-                            .block_tokens = rng_int(r, 1, 20),
-                            .n_heads = rng_int(r, 1, 4),
-                            .dim = 8 * rng_int(r, 1, 32) };
+    *s = (struct kv_stores){ .n_views = large || rng_chance(r, 80) ? 2 : 1 };
+    pkv_kv_view k = { .dtype = dtype,
+                      .n_blocks = rng_int(r, 2, 9),
+                      .block_tokens = rng_int(r, 1, 20),
+                      .n_heads = rng_int(r, 1, 4),
+                      .dim = 8 * rng_int(r, 1, 32) };
+    if (large) enlarge(r, &k);
     s->views[0] = s->views[1] = k;
     if (rng_chance(r, 40)) {
         place_canonical(c, s);
         return;
     }
-    if (rng_chance(r, 30)) s->views[1].dim = 8 * rng_int(r, 1, 32);
+    if (!large && rng_chance(r, 30)) s->views[1].dim = 8 * rng_int(r, 1, 32);
     if (rng_chance(r, 10)) s->views[1].dtype = (pkv_dtype)rng_int(r, 0, PKV_DTYPE_COUNT - 1);
     place_apart(c, s, 0);
     place_apart(c, s, 1);

@@ -40,8 +40,9 @@ struct kv_stores {
     int n_views;
 };
 /* Dims, heads, blocks, layout and scales at random; `dtype` of K and mostly of V. Given scales and
- * zero points are small powers of two times something near 1. */
-void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype);
+ * zero points are small powers of two times something near 1. `large`: rows of more than 512 KiB,
+ * from where moves are shared among tasks and stored past the caches. */
+void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype, bool large);
 void kv_destroy_stores(struct kv_stores *s);
 /* Numbers in every scale and zero point, cruel ones included, as if all were given. */
 void kv_give_scales(struct check *c, struct kv_stores *s);

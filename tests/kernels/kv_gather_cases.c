@@ -21,18 +21,23 @@ struct gather_problem {
     uint32_t want_bad[4];
 };
 
-/* Any slot, any number of times, the null block's too; some skipped, some beyond the store. */
-static void draw_slots(struct check *c, struct gather_problem *p)
+/* Any slot, any number of times, often the one behind the last; the null block's
+ * too; some skipped, some beyond the store. */
+static void draw_slots(struct check *c, struct gather_problem *p, bool large)
 {
     struct rng *r = &c->rng;
     const int64_t n = (int64_t)p->view->n_blocks * p->view->block_tokens;
     const int64_t beyond[] = { n, INT64_MAX, (INT64_C(1) << 32) + 1 };
     const bool hostile = rng_chance(r, 30);
-    p->n_rows = rng_int(r, 0, MAX_ROWS);
+    const int32_t follow =
+        rng_chance(r, 30) ? 0 : rng_int(r, 50, 100); /* percent: the slot behind */
+    p->n_rows = large ? 2 * (int32_t)n : rng_int(r, 0, MAX_ROWS);
     p->slot_mem = hostile_create((size_t)p->n_rows * sizeof(int64_t), 0);
     int64_t *slots = (int64_t *)(void *)p->slot_mem.data;
     for (int32_t i = 0; i < p->n_rows; i++) {
         slots[i] = rng_int(r, 0, (int32_t)n - 1);
+        if (i > 0 && slots[i - 1] >= 0 && slots[i - 1] < n - 1 && rng_chance(r, follow))
+            slots[i] = slots[i - 1] + 1;
         if (rng_chance(r, 10)) slots[i] = rng_chance(r, 50) ? -1 : INT64_MIN;
         if (!hostile || rng_chance(r, 85)) continue;
         slots[i] = beyond[rng_int(r, 0, 2)];
@@ -121,14 +126,14 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
     free(first);
 }
 
-static void gathers(struct check *c)
+static void gather_and_judge(struct check *c, bool large)
 {
     struct gather_problem p = { 0 };
     uint32_t bad[4] = { 0, 9, 9, 9 };
-    kv_draw_stores(c, &p.stores, c->dtype);
+    kv_draw_stores(c, &p.stores, c->dtype, large);
     kv_give_scales(c, &p.stores);
     p.view = &p.stores.views[0];
-    draw_slots(c, &p);
+    draw_slots(c, &p, large);
     draw_out(c, &p);
     snprintf(c->shape, sizeof(c->shape),
              "%d rows, block %d, %d blocks, heads %d dim %d, from %s scales %d to %s", p.n_rows,
@@ -152,13 +157,23 @@ static void gathers(struct check *c)
         for (int32_t h = 0; h < p.view->n_heads; h++)
             if (p.slots[i] >= 0 && p.slots[i] < end) image_row(c, &p, i, h);
     compare(c, &p);
-    if (!c->failed && rng_chance(&c->rng, 25)) again_elsewhere(c, &p, before);
+    if (!c->failed && (large || rng_chance(&c->rng, 25))) again_elsewhere(c, &p, before);
     if (!c->failed && p.n_rows > 0)
         cover("kv_gather", c->isa, c->dtype, pkv_dtype_name(p.out.dtype));
     free(before);
     kv_destroy_stores(&p.stores);
     twin_destroy(&p.out_mem);
     hostile_destroy(&p.slot_mem);
+}
+
+static void gathers(struct check *c)
+{
+    gather_and_judge(c, false);
+}
+
+static void large(struct check *c)
+{
+    gather_and_judge(c, true);
 }
 
 /* KT7: a slot whose element offset lies beyond 2^32, its scale beyond 2^31. */
@@ -213,6 +228,7 @@ static void far_out(struct check *c)
 
 const struct check_case kv_gather_cases[] = {
     { "kv_gather", "gathers", gathers, 100, 40, TYPED_STORES },
+    { "kv_gather", "large", large, 4, 1, TYPED_STORES },
     { "kv_gather", "far_slot", far_slot, 1, 1, TYPED_STORES },
     { "kv_gather", "far_out", far_out, 1, 1, UNTYPED },
     { NULL, NULL, NULL, 0, 0, UNTYPED },

@@ -88,16 +88,15 @@ static void expect_features(void)
     cover_expect("kv_write", "nan-code", PKV_I8, PKV_U4);
 }
 
-/* Everything at random. */
-static void scatter(struct check *c)
+static void write_and_judge(struct check *c, bool large)
 {
     struct write_problem p;
     unsigned char *before[N_REGIONS];
     uint32_t bad[4] = { 0, 9, 9, 9 };
     expect_features();
-    write_draw(c, &p);
+    write_draw(c, &p, large);
     write_after(c, &p);
-    const bool sticky = rng_chance(&c->rng, 10), again = rng_chance(&c->rng, 25);
+    const bool sticky = rng_chance(&c->rng, 10), again = large || rng_chance(&c->rng, 25);
     if (sticky) bad[0] = PKV_BAD_MASK;
     p.args.bad = rng_chance(&c->rng, 85) ? bad : NULL;
     save(&p, before);
@@ -121,6 +120,17 @@ static void scatter(struct check *c)
     if (!c->failed) count_features(c, &p);
     for (int i = 0; i < N_REGIONS; i++) free(before[i]);
     write_destroy(&p);
+}
+
+/* Everything at random. */
+static void scatter(struct check *c)
+{
+    write_and_judge(c, false);
+}
+
+static void large(struct check *c)
+{
+    write_and_judge(c, true);
 }
 
 /* KT7: a slot whose element offset lies beyond 2^32, its scale beyond 2^31. */
@@ -238,6 +248,7 @@ static void aliases(struct check *c)
 
 const struct check_case kv_write_cases[] = {
     { "kv_write", "scatter", scatter, 150, 40, TYPED_STORES },
+    { "kv_write", "large", large, 2, 1, TYPED_STORES },
     { "kv_write", "far_slot", far_slot, 1, 1, TYPED_STORES },
     { "kv_write", "far_rows", far_rows, 1, 1, UNTYPED },
     { "kv_write", "aliases", aliases, 4, 4, TYPED_CODES },

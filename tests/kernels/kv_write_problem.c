@@ -21,21 +21,22 @@ bool write_position_fits(const struct write_problem *p, int32_t t)
     return !p->args.rope || (p->args.pos[t] >= 0 && p->args.pos[t] < p->args.n_rope_pos);
 }
 
-/* Slots in random order, no slot twice; some skipped, some beyond the store or in block 0. */
-static void draw_slots(struct check *c, struct write_problem *p)
+/* Slots in random order or one after the other, no slot twice; some skipped, some beyond the store
+ * or in block 0. */
+static void draw_slots(struct check *c, struct write_problem *p, bool large)
 {
     struct rng *r = &c->rng;
     const pkv_kv_view *k = &p->stores.views[K];
     const int32_t bt = k->block_tokens, n = (k->n_blocks - 1) * bt;
-    const bool hostile = rng_chance(r, 30);
+    const bool hostile = rng_chance(r, 30), in_order = rng_chance(r, 40);
     const int64_t beyond[] = { 0, bt - 1, (int64_t)bt + n, INT64_MAX, (INT64_C(1) << 32) + bt };
     int32_t *order = malloc((size_t)n * sizeof(*order));
     rng_permutation(r, order, n);
-    p->n_tokens = rng_int(r, 0, n < MAX_TOKENS ? n : MAX_TOKENS);
+    p->n_tokens = large ? n : rng_int(r, 0, n < MAX_TOKENS ? n : MAX_TOKENS);
     p->slot_mem = hostile_create((size_t)p->n_tokens * sizeof(int64_t), 0);
     int64_t *slots = (int64_t *)(void *)p->slot_mem.data;
     for (int32_t t = 0; t < p->n_tokens; t++) {
-        slots[t] = bt + order[t];
+        slots[t] = bt + (in_order ? t : order[t]);
         if (rng_chance(r, 15)) slots[t] = rng_chance(r, 50) ? -1 : INT64_MIN;
         if (hostile && rng_chance(r, 15)) slots[t] = beyond[rng_int(r, 0, 4)];
     }
@@ -139,12 +140,12 @@ static void draw_options(struct check *c, struct write_problem *p)
     p->args.n_valid = &p->n_valid_arg;
 }
 
-void write_draw(struct check *c, struct write_problem *p)
+void write_draw(struct check *c, struct write_problem *p, bool large)
 {
     struct rng *r = &c->rng;
     *p = (struct write_problem){ .args = PKV_KV_WRITE_ARGS_INIT };
-    kv_draw_stores(c, &p->stores, c->dtype);
-    draw_slots(c, p);
+    kv_draw_stores(c, &p->stores, c->dtype, large);
+    draw_slots(c, p, large);
     draw_options(c, p);
     for (int i = 0; i < p->stores.n_views; i++) {
         kv_draw_rows(c, &p->rows[i], (pkv_dtype)rng_int(r, PKV_F32, PKV_BF16), p->n_tokens,

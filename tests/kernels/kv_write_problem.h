@@ -22,8 +22,8 @@ struct write_problem {
     uint32_t want_bad[4];
 };
 
-/* Not to be moved: args point into it. */
-void write_draw(struct check *c, struct write_problem *p);
+/* Not to be moved: args point into it. `large`: see kv_draw_stores; every slot is written. */
+void write_draw(struct check *c, struct write_problem *p, bool large);
 void write_destroy(struct write_problem *p);
 /* The rows after norm and rotation in float32, judged; to be called before the image is made. */
 void write_after(struct check *c, struct write_problem *p);
