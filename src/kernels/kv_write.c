@@ -85,6 +85,11 @@ struct extremes {
     float lo, hi;
 };
 
+static float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
 /* Scale and zero point for values between the extremes; without a finite value these are 0. */
 static void choose_scale(pkv_dtype dtype, struct extremes e, float *s, float *z)
 {
@@ -93,12 +98,12 @@ static void choose_scale(pkv_dtype dtype, struct extremes e, float *s, float *z)
     *z = 0.f;
     if (dtype == PKV_U4) {
         const float hi = e.hi / 15.f, lo = e.lo / 15.f;
-        *s = hi == lo ? 1.f : hi - lo > least ? hi - lo : least;
+        *s = hi == lo ? 1.f : larger(hi - lo, least);
         *z = -e.lo / *s;
         return;
     }
-    const float amax = -e.lo > e.hi ? -e.lo : e.hi, part = amax / (dtype == PKV_I8 ? 127.f : 448.f);
-    *s = amax == 0.f ? 1.f : part > least ? part : least;
+    const float amax = larger(-e.lo, e.hi);
+    *s = amax == 0.f ? 1.f : larger(amax / (dtype == PKV_I8 ? 127.f : 448.f), least);
 }
 
 static float *scale_place(const pkv_scales *s, int64_t block, int64_t offset, int32_t head)
