@@ -239,9 +239,9 @@ static void child_of_a_busy_pool(void **state)
 {
     pthread_t caller;
     (void)state;
-    struct pkv__threads *t = pool(3, 0);
+    struct pkv__threads *t = pool(3, -1); /* so that the mutex is locked most of the time */
     assert_int_equal(pthread_create(&caller, NULL, call_many, t), 0);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 40; i++) {
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {

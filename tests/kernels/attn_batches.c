@@ -97,7 +97,8 @@ static void draw_options(struct problem *p, struct rng *r)
         p->batch.q_pos = p->q_pos;
         for (int32_t b = 0; b < p->n_seqs; b++)
             for (int32_t i = p->q_indptr[b]; i < p->q_indptr[b + 1]; i++)
-                p->q_pos[i] = p->kv_len[b] + rng_int(r, -4, 2);
+                p->q_pos[i] = rng_chance(r, 50) ? p->kv_len[b] + rng_int(r, -4, 2)
+                                                : rng_int(r, 0, p->kv_len[b]);
     }
     if (rng_chance(r, 25)) {
         p->opts.mask = &p->mask[0][0];
