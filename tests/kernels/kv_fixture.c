@@ -101,9 +101,12 @@ static pkv_scales place_scales(struct check *c, struct twin *twin, const pkv_kv_
     if (kind == SCALES_BLOCK_HEAD) s = (pkv_scales){ NULL, nh * gap, 0, gap }, n = nh * v->n_blocks;
     if (kind == SCALES_TOKEN) s = (pkv_scales){ NULL, bt * gap, gap, 0 }, n = bt * v->n_blocks;
     if (kind == SCALES_TOKEN_HEAD) {
-        n = bt * nh * v->n_blocks;
-        if (rng_chance(&c->rng, 50)) s = (pkv_scales){ NULL, bt * nh * gap, gap, bt * gap };
-        else s = (pkv_scales){ NULL, bt * nh * gap, nh * gap, gap };
+        const int64_t nb = v->n_blocks;
+        const pkv_scales orders[] = { { NULL, bt * nh * gap, gap, bt * gap },
+                                      { NULL, bt * nh * gap, nh * gap, gap },
+                                      { NULL, gap, nb * nh * gap, nb * gap } };
+        n = bt * nh * nb;
+        s = orders[rng_int(&c->rng, 0, 2)];
     }
     *twin = twin_create(&c->rng, (size_t)((n - 1) * gap + 1) * sizeof(float));
     s.data = (float *)(void *)twin->mem.data;

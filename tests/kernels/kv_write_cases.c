@@ -207,7 +207,8 @@ static void far_rows(struct check *c)
     sparse_destroy(out, bytes);
 }
 
-/* Two tokens that would compute one scale: refused, and nothing is written. */
+/* Two tokens that would compute one scale, and scales that are computed beside zero points that are
+ * not: refused, and nothing is written. */
 static void aliases(struct check *c)
 {
     _Alignas(16) float x[4 * 2 * 32] = { 0 };
@@ -220,13 +221,13 @@ static void aliases(struct check *c)
     };
     pkv_kv_write_args args = PKV_KV_WRITE_ARGS_INIT;
     static const int64_t strides[][3] = {
-        { 0, 1, 4 }, /* blocks share */
-        { 8, 1, 1 }, /* heads share with tokens */
-        { 3, 1, 0 }, /* blocks overlap */
-        { 0, 1, 0 },
+        { 0, 1, 4 },              /* blocks share */
+        { 8, 1, 1 },              /* heads share with tokens */
+        { 3, 1, 0 },              /* blocks overlap */
+        { 0, 1, 0 }, { 8, 1, 4 }, /* all is well, but zero points are given (int4) */
     };
-    const int64_t *s = strides[c->seed % 4];
-    if (c->dtype == PKV_E5M2) return; /* computes none */
+    const int64_t *s = strides[c->seed % 5];
+    if (c->dtype == PKV_E5M2 || (c->seed % 5 == 4 && c->dtype != PKV_U4)) return; /* taken */
     for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i++) x[i] = rng_normal(&c->rng);
     memset(data, 0x33, sizeof(data));
     memset(scales, 0x33, sizeof(scales));
@@ -234,6 +235,7 @@ static void aliases(struct check *c)
     memcpy(scales_were, scales, sizeof(scales));
     view.scales = (pkv_scales){ scales, s[0], s[1], s[2] };
     if (c->dtype == PKV_U4) view.zeros = (pkv_scales){ scales + 32, s[0], s[1], s[2] };
+    if (c->seed % 5 == 4) view.zeros = (pkv_scales){ scales + 32, 0, 0, 0 };
     args.k = &k;
     args.k_view = &view;
     args.slots = slots;
@@ -251,6 +253,6 @@ const struct check_case kv_write_cases[] = {
     { "kv_write", "large", large, 2, 1, TYPED_STORES },
     { "kv_write", "far_slot", far_slot, 1, 1, TYPED_STORES },
     { "kv_write", "far_rows", far_rows, 1, 1, UNTYPED },
-    { "kv_write", "aliases", aliases, 4, 4, TYPED_CODES },
+    { "kv_write", "aliases", aliases, 5, 5, TYPED_CODES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };
