@@ -76,7 +76,7 @@ static uint64_t cost_of(int64_t n_keys, int64_t n_queries)
 static void cut_tiles(struct pkv__attn_walk *w)
 {
     const int32_t best = w->kernel->unit_queries ? w->kernel->unit_queries : ANY_QUERIES;
-    const int32_t least = best / SMALLEST_TILE;
+    const int32_t least = pkv__max_i32(1, best / SMALLEST_TILE);
     int32_t queries = best;
     while (w->grain.tile_cost && queries > least &&
            cost_of(w->unit.kv_len, queries) > w->grain.tile_cost)

@@ -250,7 +250,7 @@ void pkv__attn_work(const pkv_backend *be, const struct pkv__attn_call *c, void 
 void pkv__mla_work(const pkv_backend *be, const struct pkv__mla_call *c,
                    const struct pkv__attn_call *units, void *workspace)
 {
-    static const struct pkv__attn_kernel whole = { .kind = PKV__WHOLE, .unit_queries = 128 };
+    static const struct pkv__attn_kernel whole = { .kind = PKV__WHOLE, .unit_queries = 384 };
     struct work work = {
         .be = be, .call = units, .only = &whole, .mla = c, .workspace = workspace
     };

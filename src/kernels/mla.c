@@ -99,18 +99,17 @@ static pkv_status check_workspace(const pkv_backend *be, const struct pkv__mla_c
     return pkv__check_workspace(&be->log, workspace, bytes, need);
 }
 
-/* Query heads of a unit: all of them, which read a key together, or down to 16 where there are too
- * few rows for everyone. A pass over 16 heads is still bound by arithmetic: 16 * 1088 products for
- * 576 elements. */
+/* Query heads of a unit: all of them, which read a key together, unless there are too few rows to
+ * keep all tasks at work. Vector kernels take queries 48 (avx512) or 24 (avx2) at a time, and a
+ * pass over 48 heads is still bound by arithmetic: 48 * 1088 products for 576 elements. */
 static int32_t unit_heads(const pkv_backend *be, int32_t n_heads, int64_t n_rows)
 {
-    enum { LEAST = 16, UNITS_PER_TASK = 8 };
-    int32_t heads = n_heads;
-    if (be->n_tasks == 1) return heads;
-    while (heads % 2 == 0 && heads / 2 >= LEAST &&
-           n_rows * (n_heads / heads) < (int64_t)be->n_tasks * UNITS_PER_TASK)
-        heads /= 2;
-    return heads;
+    enum { PANEL = 48, UNITS_PER_TASK = 4 };
+    const int64_t wanted = (int64_t)be->n_tasks * UNITS_PER_TASK; /* units, of all rows */
+    if (be->n_tasks == 1 || n_rows >= wanted || n_rows == 0) return n_heads;
+    const int32_t n_panels = pkv__ceil_div_i32(n_heads, PANEL);
+    const int32_t per_unit = pkv__max_i32(1, (int32_t)(n_panels * n_rows / wanted));
+    return pkv__min_i32(n_heads, per_unit * PANEL);
 }
 
 static pkv_tensor3 some_heads(const pkv_tensor3 *t, int32_t first, int32_t n)
@@ -125,7 +124,8 @@ static pkv_tensor3 some_heads(const pkv_tensor3 *t, int32_t first, int32_t n)
 void pkv__mla_unit(pkv__mla_fn fn, const struct pkv__mla_call *c, const struct pkv__attn_call *list,
                    const struct pkv__attn_unit *unit, void *scratch)
 {
-    const int32_t n = list->group, first = unit->kv_head * n;
+    const int32_t first = unit->kv_head * list->group;
+    const int32_t n = pkv__min_i32(list->group, c->attn.q->n_heads - first);
     const pkv_tensor3 q = some_heads(c->attn.q, first, n), q_rope = some_heads(c->q_rope, first, n);
     pkv_tensor3 out = some_heads(c->attn.out, first, n);
     pkv_attn_opts opts = *c->attn.opts;
@@ -183,7 +183,7 @@ pkv_status pkv_attn_mla_run(pkv_backend *be, const pkv_tensor3 *q_latent, const 
     struct pkv__attn_call units = c.attn;
     pkv_kv_view groups = *latent; /* as many "kv heads" as there are groups of query heads */
     units.group = unit_heads(be, q_latent->n_heads, q_latent->n_rows);
-    groups.n_heads = q_latent->n_heads / units.group;
+    groups.n_heads = pkv__ceil_div_i32(q_latent->n_heads, units.group);
     units.k = units.v = &groups;
     pkv__mla_work(be, &c, &units, workspace);
     return pkv__verdict(&be->log, opts->bad, bad);
