@@ -1,6 +1,4 @@
-/* Every argument of latent attention that breaks a contract gives its status, and nothing is
- * written.
- */
+/* Latent attention: what breaks a contract is refused without a trace; threads change no bit. */
 #include "pagedkv/attention.h"
 
 #include <setjmp.h>
@@ -231,6 +229,62 @@ static void workspace(void **state)
     assert_int_equal(run(a), PKV_OK);
 }
 
+/* More heads than a unit has when there are threads: 100 of them, each with a sink, a slope and
+ * rows of its own, on one thread and on several. */
+enum { WIDE = 100 };
+struct wide {
+    float q[ROWS * WIDE * LATENT], r[ROWS * WIDE * ROPE];
+    struct wide_result {
+        _Alignas(16) float out[ROWS * WIDE * LATENT], lse[ROWS * WIDE];
+    } one, many;
+    float sink[WIDE], alibi[WIDE];
+};
+
+static void run_wide(struct args *a, struct wide *w, struct wide_result *result, int32_t n_threads)
+{
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    pkv_backend *be = NULL;
+    pkv_lse lse = { result->lse, WIDE, 1, 1 };
+    size_t bytes = 0;
+    cfg.n_threads = n_threads;
+    memset(result, 0x77, sizeof(*result));
+    a->q_latent = (pkv_tensor3){ w->q, PKV_F32, WIDE, LATENT, ROWS, WIDE * LATENT, LATENT };
+    a->q_rope = (pkv_tensor3){ w->r, PKV_F32, WIDE, ROPE, ROWS, WIDE * ROPE, ROPE };
+    a->out = a->q_latent;
+    a->out.data = result->out;
+    a->opts.sink = w->sink;
+    a->opts.alibi = w->alibi;
+    assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_OK);
+    assert_int_equal(pkv_attn_mla_workspace(be, WIDE, LATENT, ROPE, &bytes), PKV_OK);
+    void *workspace = aligned_alloc(64, bytes);
+    assert_non_null(workspace);
+    assert_int_equal(pkv_attn_mla_run(be, &a->q_latent, &a->q_rope, &a->latent, &a->rope, &a->batch,
+                                      &a->opts, workspace, bytes, &a->out, &lse),
+                     PKV_OK);
+    free(workspace);
+    pkv_backend_destroy(be);
+}
+
+static void any_number_of_threads(void **state)
+{
+    struct args *a = *state;
+    struct wide *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
+    assert_non_null(w);
+    reset(a);
+    for (int i = 0; i < BLOCKS * BT * LATENT; i++)
+        a->latent_data[i] = (float)(i * 37 % 101) * 0.02f;
+    for (int i = 0; i < BLOCKS * BT * ROPE; i++) a->rope_data[i] = (float)(i * 53 % 97) * 0.02f;
+    for (int i = 0; i < ROWS * WIDE * LATENT; i++) w->q[i] = (float)(i * 29 % 103 - 50) * 0.01f;
+    for (int i = 0; i < ROWS * WIDE * ROPE; i++) w->r[i] = (float)(i * 31 % 89 - 40) * 0.01f;
+    for (int i = 0; i < WIDE; i++) w->sink[i] = 0.01f * (float)i, w->alibi[i] = -0.1f * (float)i;
+    run_wide(a, w, &w->one, 1);
+    for (int32_t n = 2; n <= 8; n++) {
+        run_wide(a, w, &w->many, n);
+        assert_memory_equal(&w->many, &w->one, sizeof(w->one));
+    }
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +294,7 @@ int main(void)
         cmocka_unit_test(queries),
         cmocka_unit_test(the_rest),
         cmocka_unit_test(workspace),
+        cmocka_unit_test(any_number_of_threads),
     };
     return cmocka_run_group_tests_name("mla_args", tests, setup, teardown);
 }
