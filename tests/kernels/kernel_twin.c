@@ -173,11 +173,8 @@ double twin_peak_flops(const struct twin_peak *p)
 #ifdef __x86_64__
 /* Ten chains of four cycles each keep two units busy. */
 #define CHAIN(r, i) "vfmadd231ps %%" r "15, %%" r "15, %%" r #i "\n\t"
-#define CHAINS(r)                                                                                  \
-    CHAIN(r, 0)                                                                                    \
-    CHAIN(r, 1)                                                                                    \
-    CHAIN(r, 2) CHAIN(r, 3) CHAIN(r, 4) CHAIN(r, 5) CHAIN(r, 6) CHAIN(r, 7) CHAIN(r, 8)            \
-        CHAIN(r, 9)
+#define FIVE(r, a, b, c, d, e) CHAIN(r, a) CHAIN(r, b) CHAIN(r, c) CHAIN(r, d) CHAIN(r, e)
+#define CHAINS(r) FIVE(r, 0, 1, 2, 3, 4) FIVE(r, 5, 6, 7, 8, 9)
 #define PEAK_CLOBBERS                                                                              \
     "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm15"
 
