@@ -19,6 +19,7 @@
 #ifndef PKV_VECTOR_TILE_H
 #define PKV_VECTOR_TILE_H
 
+#include "common/templates.h"
 #include "kernels/kernels_internal.h"
 
 #include <float.h>
@@ -228,6 +229,33 @@ static inline void tile_find_blocks(struct tile *t)
             }
         }
         j = end;
+    }
+}
+
+/* Hint at share `part` of `parts` of the rows of the next tile. Ids are not judged here: an entry
+ * may be of no use to anybody, or met again when the tile is. A template, since a function that
+ * only hints is taken for one without effect. */
+PKV_TEMPLATE void tile_hint_next(const struct tile *t, int32_t part, int32_t parts)
+{
+    const pkv_kv_view *const views[2] = { t->call->k, t->call->v };
+    const int32_t bt = views[0]->block_tokens, next = TILE_KEYS * (part + 1) / parts;
+    const int32_t end = pkv__min_i32(next, t->hull.hi - TILE_KEYS - t->first);
+    int32_t j = TILE_KEYS * part / parts;
+    if (j >= end) return;
+    int32_t entry = (t->first + TILE_KEYS + j) / bt, token = (t->first + TILE_KEYS + j) % bt;
+    for (; j < end; j++) {
+        const int64_t id = t->unit->ids ? t->unit->ids[entry] : t->unit->seq;
+        for (int i = 0; i < 2 && id >= 0 && id < views[i]->n_blocks; i++) {
+            const pkv_kv_view *v = views[i];
+            const int64_t at =
+                id * v->block_stride + token * v->token_stride + t->kv_head * v->head_stride;
+            const char *row = (const char *)v->data + at * t->kv_bits / 8;
+            for (int32_t e = 0; e < v->dim * t->kv_bits / 8; e += PKV_CACHE_LINE)
+                __builtin_prefetch(row + e, 0, 2);
+        }
+        if (++token < bt) continue;
+        token = 0;
+        entry++;
     }
 }
 

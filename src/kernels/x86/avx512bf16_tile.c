@@ -1,5 +1,14 @@
 /* Rows kernel of the avx512bf16 level: kernels/vector/tile.inc with vdpbf16ps, for stores and
- * queries of bf16. Calls with other queries go to the float32 kernel. */
+ * queries of bf16. Calls with other queries go to the float32 kernel.
+ *
+ * What was tried, as in avx512_tile.c. A loop of vdpbf16ps runs at 2.0 times the FMA loop with 16
+ * accumulators and more, at 1.3 with 8. This kernel: 1.75 .. 1.8 times the float32 kernel, 0.74 of
+ * that loop.
+ *   32, 48 or 64 lanes: equal within noise
+ *   without the softmax 1.08 of the speed, without packing 1.045
+ *   rows of the next tile fetched: 1.25 for 33 queries of group 1 on 64 MiB of KV, 0.98 where all
+ *     fits the cache
+ * On Intel machines vdpbf16ps is slower than FMA, and the level is passed over. */
 #include "kernels/x86/avx512_vec.h"
 
 #include "kernels/vector/tile.h"
