@@ -301,6 +301,18 @@ static double row_value(struct rng *r, enum row_kind kind, double base, int expo
     }
 }
 
+/* Any NaN, signalling ones included. */
+static void store_nan(struct rng *r, pkv_dtype dtype, void *row, int32_t d)
+{
+    static const uint32_t exponent[] = { 0x7f800000u, 0x7c00u, 0x7f80u };
+    static const uint32_t below[] = { 0x007fffffu, 0x03ffu, 0x007fu };
+    const uint32_t payload = ((uint32_t)rng_next(r) & below[dtype]) | 1u;
+    const uint32_t sign = dtype == PKV_F32 ? 1u << 31 : 1u << 15;
+    const uint32_t bits = exponent[dtype] | payload | (rng_chance(r, 50) ? sign : 0u);
+    const size_t elem = (size_t)oracle_bytes(dtype);
+    memcpy((char *)row + (size_t)d * elem, &bits, elem); /* little endian */
+}
+
 static void draw_row(struct rng *r, const pkv_tensor3 *t, int64_t row, int32_t head, bool moderate)
 {
     const enum row_kind kind =
@@ -312,7 +324,8 @@ static void draw_row(struct rng *r, const pkv_tensor3 *t, int64_t row, int32_t h
     for (int32_t d = 0; d < t->dim; d++) {
         double x = row_value(r, kind, base, exponent);
         if (d == odd && !moderate) x = row_value(r, ROW_NOT_FINITE, base, exponent);
-        oracle_store(t->dtype, kv_tensor_row(t, row, head), d, x);
+        if (isnan(x)) store_nan(r, t->dtype, kv_tensor_row(t, row, head), d);
+        else oracle_store(t->dtype, kv_tensor_row(t, row, head), d, x);
     }
 }
 
@@ -322,9 +335,13 @@ void *kv_tensor_row(const pkv_tensor3 *t, int64_t row, int32_t head)
            (row * t->row_stride + head * t->head_stride) * oracle_span(t->dtype, 1);
 }
 
+/* The oracle knows one NaN; its sign is kept here, as codes have it. */
 double kv_row_value(const pkv_tensor3 *t, int64_t row, int32_t head, int32_t d)
 {
-    return oracle_load(t->dtype, kv_tensor_row(t, row, head), d);
+    const unsigned char *last = (const unsigned char *)kv_tensor_row(t, row, head) +
+                                oracle_span(t->dtype, d + 1) - 1; /* little endian: the sign */
+    const double x = oracle_load(t->dtype, kv_tensor_row(t, row, head), d);
+    return isnan(x) ? copysign(x, *last & 0x80 ? -1 : 1) : x;
 }
 
 void kv_draw_rows(struct check *c, struct kv_rows *rows, pkv_dtype dtype, int32_t n_tokens,
