@@ -109,6 +109,15 @@ static void put_common(const struct printer *p, int32_t first, int32_t end, cons
     if (*value) snprintf(text + n, size - n, "%s%s%s", before, value, after);
 }
 
+/* Do all rows read as much? Sizes of a sweep do not. */
+static bool same_bytes(const struct printer *p, int32_t first, int32_t end)
+{
+    bool same = true;
+    for (int32_t i = first; i < end; i++)
+        same = same && p->report->rows[i]->bytes_needed == p->report->rows[first]->bytes_needed;
+    return same;
+}
+
 static void put_title(const struct printer *p, int32_t first, int32_t end)
 {
     const struct bench_row *r = p->report->rows[first];
@@ -120,7 +129,7 @@ static void put_title(const struct printer *p, int32_t first, int32_t end)
     put_common(p, first, end, "head_dim", " dim ", ",", text, sizeof(text));
     put_common(p, first, end, "kv_dtype", " ", ",", text, sizeof(text));
     put_common(p, first, end, "layers", " layers ", ",", text, sizeof(text));
-    if (r->bytes_needed && r->group == GROUP_KERNEL) {
+    if (r->bytes_needed && r->group == GROUP_KERNEL && same_bytes(p, first, end)) {
         const size_t n = strlen(text);
         snprintf(text + n, sizeof(text) - n, " %.1f MiB of K and V a call,",
                  (double)r->bytes_needed / 0x1p20);
