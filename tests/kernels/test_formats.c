@@ -87,7 +87,7 @@ static void check_parts(const struct formats *f, pkv_dtype dtype, int n)
  * it. */
 static void check_nan_codes(const struct formats *f)
 {
-    for (int n = 8; n <= 256; n += 8) {
+    for (int n = 8; n <= 1040; n += n < 256 ? 8 : 56) {
         struct hostile m = hostile_create((size_t)n, 0);
         for (int i = 0; i < n; i++)
             m.data[i] = (uint8_t)((unsigned)i % 127u | (i & 1 ? 0x80u : 0u));

@@ -77,22 +77,28 @@ PKV_TEMPLATE vec v_load_codes(pkv_dtype dtype, const void *p)
     return v_load_codes_part(dtype, p, LANES);
 }
 
+PKV_TEMPLATE __m256i v_nan_codes(__m256i most, __m256i code)
+{
+    return _mm256_max_epu8(most, _mm256_or_si256(_mm256_set1_epi8((char)0x80), code));
+}
+
 PKV_TEMPLATE bool has_nan_code(const void *p, int32_t n)
 {
     const char *code = (const char *)p;
-    const __m256i sign = _mm256_set1_epi8((char)0x80);
-    __m256i most = _mm256_setzero_si256();
+    __m256i most[4];
     int32_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        const __m256i some = _mm256_loadu_si256((const __m256i *)(code + i));
-        most = _mm256_max_epu8(most, _mm256_or_si256(sign, some));
-    }
-    for (; i < n; i += 8) {
-        const __m128i rest = _mm_loadl_epi64((const __m128i *)(code + i));
-        most = _mm256_max_epu8(most, _mm256_or_si256(sign, _mm256_zextsi128_si256(rest)));
-    }
-    const __m256i nan = _mm256_cmpeq_epi8(most, _mm256_set1_epi8((char)0xff));
-    return _mm256_movemask_epi8(nan) != 0;
+    PKV_UNROLL for (int r = 0; r < 4; r++) most[r] = _mm256_setzero_si256();
+    for (; i + 128 <= n; i += 128)
+        PKV_UNROLL for (int r = 0; r < 4; r++) most[r] =
+            v_nan_codes(most[r], _mm256_loadu_si256((const __m256i *)(code + i + 32 * r)));
+    for (; i + 32 <= n; i += 32)
+        most[0] = v_nan_codes(most[0], _mm256_loadu_si256((const __m256i *)(code + i)));
+    for (; i < n; i += 8)
+        most[1] = v_nan_codes(most[1],
+                              _mm256_zextsi128_si256(_mm_loadl_epi64((const __m128i *)(code + i))));
+    const __m256i all =
+        _mm256_max_epu8(_mm256_max_epu8(most[0], most[1]), _mm256_max_epu8(most[2], most[3]));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(all, _mm256_set1_epi8((char)0xff))) != 0;
 }
 
 #endif

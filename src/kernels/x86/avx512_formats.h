@@ -114,19 +114,27 @@ PKV_TEMPLATE vec v_load_codes(pkv_dtype dtype, const void *p)
     return v_load_codes_part(dtype, p, LANES);
 }
 
+PKV_TEMPLATE __m512i v_nan_codes(__m512i most, __m512i code)
+{
+    return _mm512_max_epu8(most, _mm512_or_si512(_mm512_set1_epi8((char)0x80), code));
+}
+
+/* Four maxima, as each operation waits for the one before. */
 PKV_TEMPLATE bool has_nan_code(const void *p, int32_t n)
 {
     const char *code = (const char *)p;
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    __m512i most = _mm512_setzero_si512();
+    __m512i most[4];
     int32_t i = 0;
-    for (; i + 64 <= n; i += 64)
-        most = _mm512_max_epu8(most, _mm512_or_si512(sign, _mm512_loadu_si512(code + i)));
-    for (; i < n; i += 8) {
-        const __m512i rest = _mm512_zextsi128_si512(v_bytes(code + i, 8));
-        most = _mm512_max_epu8(most, _mm512_or_si512(sign, rest));
-    }
-    return _mm512_cmpeq_epi8_mask(most, _mm512_set1_epi8((char)0xff)) != 0;
+    PKV_UNROLL for (int r = 0; r < 4; r++) most[r] = _mm512_setzero_si512();
+    for (; i + 256 <= n; i += 256)
+        PKV_UNROLL for (int r = 0; r < 4; r++) most[r] =
+            v_nan_codes(most[r], _mm512_loadu_si512(code + i + 64 * r));
+    for (; i + 64 <= n; i += 64) most[0] = v_nan_codes(most[0], _mm512_loadu_si512(code + i));
+    for (; i < n; i += 8)
+        most[1] = v_nan_codes(most[1], _mm512_zextsi128_si512(v_bytes(code + i, 8)));
+    const __m512i all =
+        _mm512_max_epu8(_mm512_max_epu8(most[0], most[1]), _mm512_max_epu8(most[2], most[3]));
+    return _mm512_cmpeq_epi8_mask(all, _mm512_set1_epi8((char)0xff)) != 0;
 }
 
 #endif
