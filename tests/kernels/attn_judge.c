@@ -76,7 +76,7 @@ struct oracle_path attn_path(const struct attn_problem *p, const struct attn_rou
     const bool bf16 = !p->is_mla && p->kv_dtype == PKV_BF16 && p->q_dtype == PKV_BF16;
     const bool rounds_p =
         bf16 && !route->is_short && (route->isa == PKV_ISA_AVX512BF16 || route->isa == PKV_ISA_AMX);
-    const int32_t chunks = 16 + at_most(kv_len, 1024) / 32 + 3 * ((kv_len + 1023) / 1024);
+    const int32_t chunks = at_most(kv_len, 1024) / 16 + 3 * ((kv_len + 1023) / 1024);
     const int32_t vector = route->is_short ? chunks : 50 + kv_len / 64;
     return (struct oracle_path){
         .terms = route->isa == PKV_ISA_SCALAR ? n : at_most(n, vector),

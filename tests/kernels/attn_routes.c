@@ -91,6 +91,27 @@ static void mla_route(struct check *c, const struct attn_instance *inst, struct 
         if (inst->problem->q_len[b] > 0) cover_sequence(inst, b, r);
 }
 
+void attn_cover_expect(void)
+{
+    static const char *const kinds[] = { "attention short", "attention rows", "attention mla" };
+    static const char *const features[] = {
+        "all",    "causal", "not-causal", "window", "softcap",    "alibi",
+        "sink",   "mask",   "q_pos",      "lse",    "detached",   "q-f16",
+        "q-bf16", "mixed",  "dense",      "csr",    "contiguous",
+    };
+    static const char *const scales[] = { "no-scale", "s-tensor", "s-head",
+                                          "s-block",  "s-token",  "s-token-head" };
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
+            cover_expect(kinds[k], features[i], PKV_F32, PKV_U4);
+        for (size_t i = 0; i < 6; i++) cover_expect(kinds[k], scales[i], PKV_E4M3, PKV_U4);
+        cover_expect(kinds[k], "zeros", PKV_U4, PKV_U4);
+        if (k == 2) continue; /* latent attention walks all keys at once, and has its own dims */
+        cover_expect(kinds[k], "chunks", PKV_F32, PKV_U4);
+        cover_expect(kinds[k], "dims-differ", PKV_F32, PKV_U4);
+    }
+}
+
 void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes)
 {
     const struct attn_problem *p = inst->problem;

@@ -407,6 +407,7 @@ int main(int argc, char **argv)
     if (o.bench) return kernel_bench(&o.timing);
     if (o.accuracy) return kernel_accuracy(asked, o.dump);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    attn_cover_expect();
     catch_crashes();
     return run_levels(&c, &o, asked);
 }

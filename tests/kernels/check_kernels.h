@@ -50,6 +50,9 @@ void check_skip(struct check *c, const char *fmt, ...) __attribute__((format(pri
         if (!(cond)) check_fail(c, __VA_ARGS__);                                                   \
     } while (0)
 
+/* What a full run must have met of attention, see coverage.h. */
+void attn_cover_expect(void);
+
 /* The cases, one list per file, ended by an empty entry. */
 extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits_cases[],
     attn_table_cases[], attn_sparse_cases[], attn_scale_cases[], attn_code_cases[],
