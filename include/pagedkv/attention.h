@@ -124,7 +124,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_run(pkv_backend *be, const pkv_tensor3
                                               pkv_lse *lse);
 
 /* Name of the kernel that pkv_attn_run would choose for a sequence of q_len rows of such a call
- * ("attention_decode_f16_avx512"); static string, NULL if the arguments are invalid. */
+ * ("attention_short_f16_avx512"); static string, NULL if the arguments are invalid. */
 PKV_API const char *pkv_attn_kernel_name(const pkv_backend *be, const pkv_tensor3 *q,
                                          const pkv_kv_view *k, const pkv_kv_view *v,
                                          const pkv_attn_batch *batch, const pkv_attn_opts *opts,
