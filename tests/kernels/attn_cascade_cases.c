@@ -249,6 +249,6 @@ static void cascade(struct check *c)
 
 const struct check_case attn_cascade_cases[] = {
     { "attention", "splits", splits, 24, 8, TYPED_STORES },
-    { "attention", "cascade", cascade, 40, 8, TYPED_STORES },
+    { "attention", "cascade", cascade, 24, 6, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

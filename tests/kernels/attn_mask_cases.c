@@ -98,8 +98,8 @@ static void short_rows(struct check *c)
 }
 
 const struct check_case attn_mask_cases[] = {
-    { "attention", "trees", trees, 40, 8, TYPED_STORES },
-    { "attention", "mask_bits", bits, 40, 8, TYPED_STORES },
+    { "attention", "trees", trees, 24, 6, TYPED_STORES },
+    { "attention", "mask_bits", bits, 24, 6, TYPED_STORES },
     { "attention", "mask_short", short_rows, 8, 2, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

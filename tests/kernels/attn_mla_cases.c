@@ -21,6 +21,7 @@ static struct attn_problem usual(struct check *c)
     p.n_seqs = rng_int(r, 1, 4);
     for (int32_t b = 0; b < p.n_seqs; b++) {
         p.kv_len[b] = rng_int(r, 0, rng_chance(r, 20) ? 300 : rng_chance(r, 30) ? 3 : 60);
+        if (p.k_dim == 8) p.kv_len[b] = rng_int(r, 1, 3);
         p.q_len[b] = rng_chance(r, 60) ? 1 : rng_int(r, 0, 5);
         p.pos0[b] = rng_int(r, 0, 1000);
     }

@@ -208,8 +208,8 @@ static void int8_ignored(struct check *c)
 }
 
 const struct check_case attn_scale_cases[] = {
-    { "attention", "primes", primes, 50, 10, TYPED_CODES },
-    { "attention", "granularity", granularity, 36, 12, TYPED_CODES },
+    { "attention", "primes", primes, 25, 10, TYPED_CODES },
+    { "attention", "granularity", granularity, 36, 6, TYPED_CODES },
     { "attention", "int8_qk", int8_qk, 60, 10, UNTYPED },
     { "attention", "int8_extremes", int8_extremes, 18, 6, UNTYPED },
     { "attention", "int8_ignored", int8_ignored, 6, 2, TYPED_STORES },

@@ -259,10 +259,10 @@ static void prefill(struct check *c)
 
 const struct check_case attn_shape_cases[] = {
     { "attention", "lengths", lengths, 24, 12, TYPED_STORES },
-    { "attention", "groups", groups, 40, 20, TYPED_STORES },
-    { "attention", "dims", dims, 64, 32, TYPED_STORES },
-    { "attention", "ragged", ragged, 150, 20, TYPED_STORES },
-    { "attention", "options", options, 169, 26, TYPED_STORES },
+    { "attention", "groups", groups, 40, 10, TYPED_STORES },
+    { "attention", "dims", dims, 64, 16, TYPED_STORES },
+    { "attention", "ragged", ragged, 100, 20, TYPED_STORES },
+    { "attention", "options", options, 169, 13, TYPED_STORES },
     { "attention", "windows", windows, 50, 12, TYPED_STORES },
     { "attention", "positions", positions, 50, 12, TYPED_STORES },
     { "attention", "values", values, 48, 12, TYPED_STORES },

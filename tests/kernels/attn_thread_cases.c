@@ -220,8 +220,8 @@ static void rows_apart(struct check *c)
 }
 
 const struct check_case attn_thread_cases[] = {
-    { "attention", "threads", threads, 24, 6, TYPED_STORES },
+    { "attention", "threads", threads, 14, 3, TYPED_STORES },
     { "attention", "company", company, 6, 1, TYPED_STORES },
-    { "attention", "rows_apart", rows_apart, 20, 4, TYPED_STORES },
+    { "attention", "rows_apart", rows_apart, 14, 3, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };
