@@ -4,7 +4,7 @@
 static struct attn_problem usual(struct check *c)
 {
     struct rng *r = &c->rng;
-    static const int32_t parts[][2] = { { 1, 256 }, { 1, 64 }, { 2, 256 }, { 4, 128 },
+    static const int32_t parts[][2] = { { 1, 512 }, { 1, 64 }, { 2, 256 }, { 4, 128 },
                                         { 1, 8 },   { 1, 8 },  { 4, 16 },  { 8, 32 } };
     struct attn_problem p = attn_usual(c);
     const int32_t kind = rng_int(r, 0, 7);
