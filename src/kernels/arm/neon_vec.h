@@ -21,6 +21,11 @@ PKV_TEMPLATE vec v_load(const float *p)
 {
     return vld1q_f32(p);
 }
+PKV_TEMPLATE vec v_in_register(vec x)
+{
+    __asm__("" : "+w"(x));
+    return x;
+}
 PKV_TEMPLATE void v_store(float *p, vec x)
 {
     vst1q_f32(p, x);

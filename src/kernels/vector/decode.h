@@ -37,10 +37,10 @@ enum {
      * fetched. */
     DECODE_SUM = 16,
     DECODE_PANELS = PKV__CHUNK_TOKENS / DECODE_PANEL,
-    DECODE_AHEAD = 8192, /* bytes from what is read to what is fetched; see avx512_decode.c */
-    DECODE_STRETCH = 8,  /* most panels of one head that are read before the next head */
-    DECODE_LANES = 16,   /* most of any level */
-    DECODE_TILE = 8      /* most vectors of a tile */
+    DECODE_AHEAD = 12288, /* bytes from what is read to what is fetched; see avx512_decode.c */
+    DECODE_STRETCH = 8,   /* most panels of one head that are read before the next head */
+    DECODE_LANES = 16,    /* most of any level */
+    DECODE_TILE = 8       /* most vectors of a tile */
 };
 
 /* Which keys of the chunk the rows of a unit see. Bit k of panel p: key key0 + 32 p + k. */

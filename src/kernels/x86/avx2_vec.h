@@ -21,6 +21,11 @@ PKV_TEMPLATE vec v_load(const float *p)
 {
     return _mm256_loadu_ps(p);
 }
+PKV_TEMPLATE vec v_in_register(vec x)
+{
+    __asm__("" : "+x"(x));
+    return x;
+}
 PKV_TEMPLATE void v_store(float *p, vec x)
 {
     _mm256_storeu_ps(p, x);

@@ -3,6 +3,7 @@
  *
  *   LANES, vec                     16, 8 or 4 floats
  *   v_set1 v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a * b + c, rounded once
+ *   v_in_register(x)               x, loaded once: compilers repeat a load for each of its uses
  *   v_max v_min(a, b)              b if either is NaN
  *   v_round(x)                     to the nearest integer, ties to even
  *   v_scale2(x, n)                 x * 2^n, n an integer in -160 .. 127, |x| about 1
@@ -47,6 +48,11 @@ PKV_TEMPLATE vec v_set1(float x)
 PKV_TEMPLATE vec v_load(const float *p)
 {
     return _mm512_loadu_ps(p);
+}
+PKV_TEMPLATE vec v_in_register(vec x)
+{
+    __asm__("" : "+v"(x));
+    return x;
 }
 PKV_TEMPLATE void v_store(float *p, vec x)
 {
