@@ -4,7 +4,7 @@
  *   chunk of 1024 keys       | panel 0: 32 keys | panel 1 | panel 2 | ...  panel 31 |
  *   visible to some row            [.............................................]
  *   a stretch: 1-8 panels    kv head 0: K x 32  V x 32 ..., head 1: K x 32  V x 32 ..., ...
- *   row pointers                           ^ being read       ^ 48 rows later: being prefetched
+ *   row pointers                           ^ being read       ^ 12 KiB later: being fetched
  *
  * A query vector is one row's query of one head. All vectors of a kv head read its keys together,
  * in tiles of 1, 2, 4 or 8. Every sum has an order of its own that knows nothing of tiles: a dot
