@@ -18,8 +18,8 @@
  *   V over 32 keys at once: its passes catch up with what is fetched, f32 1.02
  *   a line of the next block early: 0.99 .. 1.00
  *   hint T1 or T2: 1.06 .. 1.10; T1 far and T0 near 0.93 .. 1.05; NTA equal to T0
- *   several panels of a head before the next head, 8 kv heads: 1.02 .. 1.10; with 32 kv heads a head
- *   at a time made every 8 KiB a jump: 1.30
+ *   several panels of a head before the next head: with 8 kv heads 1.02 .. 1.10; with 32 a head at
+ *   a time made every 8 KiB a jump: 1.30
  * Not solved: groups of 3, 5, 6, 7 take several tiles (f16, busy: 0.72, 0.68, 0.66, 0.58). */
 #include "kernels/vector/decode.h"
 #include "kernels/x86/avx512_formats.h"
