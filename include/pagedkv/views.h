@@ -13,7 +13,9 @@ extern "C" {
 #endif
 
 /* [n_rows][n_heads][dim]; dim stride 1, strides in elements, rows (each head's vector) 16-byte
- * aligned. n_heads: 1 .. 2^16, more is PKV_E_INVALID_ARG. dtype PKV_F32, PKV_F16 or PKV_BF16. */
+ * aligned. n_heads: 1 .. 2^16, more is PKV_E_INVALID_ARG. dtype PKV_F32, PKV_F16 or PKV_BF16. Rows
+ * that are written (an output; a store, by kv_write) must not overlap: PKV_E_INVALID_ARG if they do
+ * by their strides. */
 typedef struct pkv_tensor3 {
     void *data;
     pkv_dtype dtype;

@@ -37,8 +37,8 @@ pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t 
 static pkv_status check_outputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
                                 const pkv_kv_view *v, const pkv_tensor3 *out, const pkv_lse *lse)
 {
-    pkv_status status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
-    if (status == PKV_OK && lse) status = pkv__check_lse(log, lse, q->n_rows, q->n_heads);
+    pkv_status status = pkv__check_output(log, "out", out, PKV__MAX_DIM);
+    if (status == PKV_OK && lse) status = pkv__check_lse_output(log, lse, q->n_rows, q->n_heads);
     if (status != PKV_OK) return status;
     if (out->dtype != q->dtype || out->n_rows != q->n_rows || out->n_heads != q->n_heads ||
         out->dim != v->dim)

@@ -10,19 +10,42 @@ static bool aligned(const void *data, size_t align)
     return ((uintptr_t)data & (align - 1)) == 0;
 }
 
+/* More elements than any address space has; in bits it still fits int64. Strides that nothing is
+ * multiplied by are held to it too, since kernels turn all of them into bytes. */
+#define MAX_STRIDE (INT64_MAX / 64)
+
 /* Element (a - 1, b - 1, c - 1) of three strides, plus a row, must have an address. */
 static bool fits(const int64_t counts[3], const int64_t strides[3], int64_t row, int32_t elem_bytes)
 {
     int64_t total = row;
     for (int i = 0; i < 3; i++) {
         int64_t part;
-        if (strides[i] < 0) return false;
+        if (strides[i] < 0 || strides[i] > MAX_STRIDE) return false;
         if (counts[i] <= 1) continue;
         if (__builtin_mul_overflow(counts[i] - 1, strides[i], &part) ||
             __builtin_add_overflow(total, part, &total))
             return false;
     }
     return total <= PTRDIFF_MAX / elem_bytes;
+}
+
+bool pkv__places_differ(const int64_t counts[3], const int64_t strides[3], int64_t row)
+{
+    int64_t stride[3] = { strides[0], strides[1], strides[2] };
+    int64_t count[3] = { counts[0], counts[1], counts[2] };
+    bool apart = true;
+    int64_t reach = row - 1; /* largest place of the strides so far; fits, it was checked */
+    for (int i = 0; i < 3; i++) {
+        int least = i;
+        for (int j = i + 1; j < 3; j++)
+            if (stride[j] < stride[least]) least = j;
+        const int64_t st = stride[least], n = count[least];
+        stride[least] = stride[i], count[least] = count[i];
+        if (n == 0) return true; /* no place at all */
+        if (n > 1 && st <= reach) apart = false;
+        if (n > 1) reach += (n - 1) * st;
+    }
+    return apart;
 }
 
 static bool all_zero(const uint8_t *bytes, size_t n)
@@ -71,6 +94,18 @@ pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows are not 16-byte aligned", name);
     if (!fits(counts, strides, t->dim, elem))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: strides negative or too large", name);
+    return PKV_OK;
+}
+
+pkv_status pkv__check_output(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
+                             int32_t max_dim)
+{
+    const pkv_status status = pkv__check_tensor(log, name, t, max_dim);
+    if (status != PKV_OK) return status;
+    const int64_t counts[3] = { t->n_rows, t->n_heads, 1 };
+    const int64_t strides[3] = { t->row_stride, t->head_stride, 0 };
+    if (!pkv__places_differ(counts, strides, t->dim))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows overlap", name);
     return PKV_OK;
 }
 
@@ -142,6 +177,35 @@ pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_r
     return PKV_OK;
 }
 
+pkv_status pkv__check_lse_output(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
+                                 int32_t n_heads)
+{
+    const int64_t counts[3] = { n_rows, n_heads, 1 };
+    const int64_t strides[3] = { lse->row_stride, lse->head_stride, 0 };
+    const pkv_status status = pkv__check_lse(log, lse, n_rows, n_heads);
+    if (status == PKV_OK && !pkv__places_differ(counts, strides, 1))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "lse: places overlap");
+    return status;
+}
+
+/* Dense rows of a table have addresses; its CSR values are counted by table_stride, not placed. */
+static bool table_fits(const pkv_attn_batch *b)
+{
+    const int64_t counts[3] = { b->n_seqs, 1, 1 }, strides[3] = { b->table_stride, 0, 0 };
+    if (!b->table) return true;
+    if (b->table_indptr) return b->table_stride >= 0;
+    return fits(counts, strides, 0, (int32_t)sizeof(int32_t));
+}
+
+static bool arrays_aligned(const pkv_attn_batch *b)
+{
+    const int32_t *const arrays[] = { b->table,    b->table_indptr, b->kv_len,
+                                      b->q_indptr, b->kv_pos0,      b->q_pos };
+    for (size_t i = 0; i < PKV_ARRAY_LEN(arrays); i++)
+        if (!aligned(arrays[i], sizeof(int32_t))) return false;
+    return true;
+}
+
 static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, int64_t n_rows,
                               int32_t n_blocks)
 {
@@ -150,8 +214,10 @@ static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, in
         return pkv__refuse(log, PKV_E_ABI, "batch: struct_size %u", (unsigned)b->struct_size);
     if (b->n_seqs < 0 || (b->n_seqs > 0 && !b->kv_len))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: n_seqs %d, or no kv_len", b->n_seqs);
-    if (b->table && b->table_stride < 0)
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: negative table_stride");
+    if (!arrays_aligned(b))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: alignment of an array");
+    if (!table_fits(b))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: table_stride negative or too large");
     if (!b->table && b->table_indptr)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: table_indptr without table");
     if (!b->table && b->n_seqs > n_blocks)

@@ -229,19 +229,29 @@ size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_
  * the largest of what the kernels need, each of which says so in its own constant or function. */
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim);
 
-/* Checks of public arguments, shared by the entries. Each logs what it refuses. */
+/* Checks of public arguments, shared by the entries. Each logs what it refuses. An output is a
+ * tensor, or an lse, whose rows do not overlap. */
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
+                             int32_t max_dim);
+pkv_status pkv__check_output(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
                              int32_t max_dim);
 pkv_status pkv__check_view(const pkv_logger *log, const char *name, const pkv_kv_view *view,
                            int32_t max_dim);
 pkv_status pkv__check_view_pair(const pkv_logger *log, const pkv_kv_view *k, const pkv_kv_view *v);
 pkv_status pkv__check_lse(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
                           int32_t n_heads);
+pkv_status pkv__check_lse_output(const pkv_logger *log, const pkv_lse *lse, int64_t n_rows,
+                                 int32_t n_heads);
 pkv_status pkv__check_workspace(const pkv_logger *log, const void *workspace, size_t bytes,
                                 size_t need);
 pkv_status pkv__check_attn_inputs(const pkv_logger *log, const pkv_tensor3 *q, const pkv_kv_view *k,
                                   const pkv_kv_view *v, const pkv_attn_batch *batch,
                                   const pkv_attn_opts *opts);
+
+/* Do the `row` elements at every place of three strides lie apart from those of all others? Taken
+ * in ascending order, each stride must lead beyond what the smaller ones reach, as in an array of
+ * any order of dimensions, with any padding. */
+bool pkv__places_differ(const int64_t counts[3], const int64_t strides[3], int64_t row);
 
 /* Add one task's report to another's, and the report of one call to the caller's sticky words
  * (NULL: not wanted). */

@@ -113,16 +113,18 @@ static void gather_share(void *ctx, int32_t task)
 }
 
 static pkv_status check_args(const pkv_logger *log, const pkv_kv_view *view, const int64_t *slots,
-                             const pkv_tensor3 *out)
+                             const pkv_tensor3 *out, const uint32_t *bad)
 {
     pkv_status status = pkv__check_view(log, "kv_gather", view, PKV__MAX_DIM);
-    if (status == PKV_OK) status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
+    if (status == PKV_OK) status = pkv__check_output(log, "out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (out->n_heads != view->n_heads || out->dim != view->dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG,
                            "kv_gather: out and store disagree in heads or dim");
     if (out->n_rows > 0 && !slots)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_gather: no slots");
+    if ((uintptr_t)slots % sizeof(*slots) != 0 || (uintptr_t)bad % sizeof(*bad) != 0)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_gather: alignment of slots or bad");
     if (out->n_rows > 0 && out->data == view->data)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_gather: out overlaps the store");
     return PKV_OK;
@@ -132,7 +134,7 @@ pkv_status pkv_kv_gather(pkv_backend *be, const pkv_kv_view *view, const int64_t
                          pkv_tensor3 *out, uint32_t *bad)
 {
     if (!be) return PKV_E_INVALID_ARG;
-    const pkv_status status = check_args(&be->log, view, slots, out);
+    const pkv_status status = check_args(&be->log, view, slots, out, bad);
     if (status != PKV_OK) return status;
 
     struct gather g = { .be = be, .view = view, .slots = slots, .out = out };

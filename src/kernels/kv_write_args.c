@@ -10,26 +10,21 @@ static pkv_status check_source(const pkv_logger *log, const char *name, const pk
     if (src->n_heads != view->n_heads || src->dim != view->dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows and store disagree in heads or dim",
                            name);
+    const int64_t counts[3] = { view->n_blocks, view->block_tokens, view->n_heads };
+    const int64_t strides[3] = { view->block_stride, view->token_stride, view->head_stride };
+    if (!pkv__places_differ(counts, strides, view->dim))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: rows of the store overlap", name);
     return PKV_OK;
 }
 
-/* Do different (block, token, head) have different places? Taken in ascending order, each stride
- * must lead beyond all that the smaller ones reach. A head stride of 0 is one scale per token. */
-static bool places_differ(const pkv_scales *s, const pkv_kv_view *view)
+/* Do the numbers of different tokens, and of their heads, have different places? A head stride of 0
+ * is one number per token. */
+static bool scales_differ(const pkv_scales *s, const pkv_kv_view *view)
 {
-    int64_t stride[3] = { s->block_stride, s->token_stride, s->head_stride };
-    int64_t count[3] = { view->n_blocks, view->block_tokens, s->head_stride ? view->n_heads : 1 };
-    int64_t reach = 0; /* largest place of the strides so far; fits, as the view was checked */
-    for (int i = 0; i < 3; i++) {
-        int least = i;
-        for (int j = i + 1; j < 3; j++)
-            if (stride[j] < stride[least]) least = j;
-        const int64_t st = stride[least], n = count[least];
-        stride[least] = stride[i], count[least] = count[i];
-        if (n > 1 && st <= reach) return false;
-        if (n > 1) reach += (n - 1) * st;
-    }
-    return true;
+    const int64_t counts[3] = { view->n_blocks, view->block_tokens,
+                                s->head_stride ? view->n_heads : 1 };
+    const int64_t strides[3] = { s->block_stride, s->token_stride, s->head_stride };
+    return pkv__places_differ(counts, strides, 1);
 }
 
 static pkv_status check_scales(const pkv_logger *log, const char *name, const pkv_kv_view *view)
@@ -46,10 +41,10 @@ static pkv_status check_scales(const pkv_logger *log, const char *name, const pk
             return pkv__refuse(log, PKV_E_INVALID_ARG,
                                "%s: scales and zero points for unlike heads, or in one place",
                                name);
-        if (computed && !places_differ(z, view))
+        if (computed && !scales_differ(z, view))
             return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: zero points of tokens overlap", name);
     }
-    if (computed && !places_differ(s, view))
+    if (computed && !scales_differ(s, view))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "%s: scales of tokens overlap", name);
     return PKV_OK;
 }
@@ -81,7 +76,7 @@ static pkv_status check_q(const pkv_logger *log, const pkv_kv_write_args *a)
     const pkv_tensor3 *q = a->q, *out = a->q_out;
     if (!q && !out) return PKV_OK;
     pkv_status status = pkv__check_tensor(log, "q", q, PKV__MAX_DIM);
-    if (status == PKV_OK) status = pkv__check_tensor(log, "q_out", out, PKV__MAX_DIM);
+    if (status == PKV_OK) status = pkv__check_output(log, "q_out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (q->n_rows != a->k->n_rows || q->dim != a->k->dim || out->n_rows != q->n_rows ||
         out->n_heads != q->n_heads || out->dim != q->dim)
@@ -96,17 +91,27 @@ static pkv_status check_q(const pkv_logger *log, const pkv_kv_write_args *a)
     return PKV_OK;
 }
 
-static bool floats_aligned(const float *p)
+static bool aligned(const void *p, size_t align)
 {
-    return (uintptr_t)p % sizeof(float) == 0;
+    return (uintptr_t)p % align == 0;
+}
+
+static pkv_status check_arrays(const pkv_logger *log, const pkv_kv_write_args *a)
+{
+    if (!aligned(a->slots, sizeof(*a->slots)) || !aligned(a->pos, sizeof(*a->pos)) ||
+        !aligned(a->n_valid, sizeof(*a->n_valid)) || !aligned(a->bad, sizeof(*a->bad)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "kv_write: alignment of slots, pos, n_valid or bad");
+    if (!aligned(a->q_norm, sizeof(float)) || !aligned(a->k_norm, sizeof(float)) ||
+        !aligned(a->rope, sizeof(float)))
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: norm weights or rope not aligned");
+    return PKV_OK;
 }
 
 static pkv_status check_norm_and_rope(const pkv_logger *log, const pkv_kv_write_args *a)
 {
     if (!(a->norm_eps >= 0.f) || !isfinite(a->norm_eps))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: norm_eps is not 0 or more");
-    if (!floats_aligned(a->q_norm) || !floats_aligned(a->k_norm) || !floats_aligned(a->rope))
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: norm weights or rope not aligned");
     if (a->rope_interleaved > 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "kv_write: rope_interleaved is neither 0 nor 1");
     for (size_t i = 0; i < sizeof(a->reserved); i++)
@@ -129,6 +134,7 @@ pkv_status pkv__check_kv_write(const pkv_logger *log, const pkv_kv_write_args *a
         return pkv__refuse(log, PKV_E_ABI, "kv_write: struct_size %u", (unsigned)a->struct_size);
     pkv_status status = check_kv(log, a);
     if (status == PKV_OK) status = check_q(log, a);
+    if (status == PKV_OK) status = check_arrays(log, a);
     if (status == PKV_OK) status = check_norm_and_rope(log, a);
     return status;
 }

@@ -43,7 +43,7 @@ static bool same_place(const pkv_tensor3 *a, const pkv_tensor3 *b)
 static pkv_status check_result(const pkv_logger *log, const pkv_tensor3 *o, const pkv_lse *lse,
                                int32_t n_states, const pkv_tensor3 *out, const pkv_lse *out_lse)
 {
-    const pkv_status status = pkv__check_tensor(log, "out", out, PKV__MAX_DIM);
+    const pkv_status status = pkv__check_output(log, "out", out, PKV__MAX_DIM);
     if (status != PKV_OK) return status;
     if (out->n_rows != o[0].n_rows || out->n_heads != o[0].n_heads || out->dim != o[0].dim)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out has another shape than the states");
@@ -57,7 +57,7 @@ static pkv_status check_result(const pkv_logger *log, const pkv_tensor3 *o, cons
         if (out_lse->data == lse[s].data && (s > 0 || out_lse->row_stride != lse[0].row_stride ||
                                              out_lse->head_stride != lse[0].head_stride))
             return pkv__refuse(log, PKV_E_INVALID_ARG, "merge: out_lse overlaps lse %d", s);
-    return pkv__check_lse(log, out_lse, out->n_rows, out->n_heads);
+    return pkv__check_lse_output(log, out_lse, out->n_rows, out->n_heads);
 }
 
 static float lse_at(const pkv_lse *lse, int64_t row, int32_t head)
@@ -124,7 +124,7 @@ pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse
         .be = be, .o = o, .lse = lse, .n_states = n_states, .out = out, .out_lse = out_lse
     };
     const size_t values = (size_t)out->n_rows * (size_t)out->n_heads * (size_t)out->dim;
-    g.n_tasks = pkv__move_tasks(be, values * (size_t)(n_states + 1) * sizeof(float));
+    g.n_tasks = pkv__move_tasks(be, values * ((size_t)n_states + 1) * sizeof(float));
     pkv__parallel(be->threads, g.n_tasks, merge_share, &g);
     return PKV_OK;
 }

@@ -80,8 +80,8 @@ static pkv_status check_outputs(const pkv_logger *log, const struct pkv__mla_cal
                                 const pkv_tensor3 *out, const pkv_lse *lse)
 {
     const pkv_tensor3 *q = c->attn.q;
-    pkv_status status = pkv__check_tensor(log, "out", out, PKV__MAX_LATENT);
-    if (status == PKV_OK && lse) status = pkv__check_lse(log, lse, q->n_rows, q->n_heads);
+    pkv_status status = pkv__check_output(log, "out", out, PKV__MAX_LATENT);
+    if (status == PKV_OK && lse) status = pkv__check_lse_output(log, lse, q->n_rows, q->n_heads);
     if (status != PKV_OK) return status;
     if (out->dtype != q->dtype || out->n_rows != q->n_rows || out->n_heads != q->n_heads ||
         out->dim != q->dim)

@@ -55,10 +55,11 @@ static pkv_status check_args(const pkv_logger *log, const pkv_attn_batch *batch,
                              const pkv_attn_opts *opts, int64_t n_rows, int32_t n_blocks,
                              int32_t block_tokens, const uint32_t *bad)
 {
-    if (!bad || n_blocks < 1 || block_tokens < 1 || n_rows < 0 || n_rows > INT32_MAX)
+    if (!bad || (uintptr_t)bad % sizeof(*bad) != 0 || n_blocks < 1 || block_tokens < 1 ||
+        n_rows < 0 || n_rows > INT32_MAX)
         return pkv__refuse(log, PKV_E_INVALID_ARG,
-                           "table_check: no report, or %d blocks of %d tokens, %lld rows", n_blocks,
-                           block_tokens, (long long)n_rows);
+                           "table_check: no aligned report, or %d blocks of %d tokens, %lld rows",
+                           n_blocks, block_tokens, (long long)n_rows);
     return pkv__check_batch_opts(log, batch, opts, n_rows, n_blocks);
 }
 

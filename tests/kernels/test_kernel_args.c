@@ -115,6 +115,8 @@ static void views(void **state)
     a->k.token_stride = 3, REFUSED(a, PKV_E_INVALID_ARG, "k: rows are not 16-byte");
     a->v.head_stride = -4, REFUSED(a, PKV_E_INVALID_ARG, "v: strides");
     a->k.block_stride = INT64_MAX - 3, REFUSED(a, PKV_E_INVALID_ARG, "k: strides");
+    a->k.n_blocks = a->v.n_blocks = 1; /* nothing is multiplied by it, but it has no bytes */
+    a->k.block_stride = INT64_C(1) << 60, REFUSED(a, PKV_E_INVALID_ARG, "k: strides");
     a->v.dim = 20, REFUSED(a, PKV_E_UNSUPPORTED, "v: dim 20");
 }
 
@@ -166,11 +168,16 @@ static void batches(void **state)
 {
     struct args *a = *state;
     const int32_t q_pos[ROWS] = { 2, 2 };
+    const int32_t *odd = (const int32_t *)(const void *)((const char *)a->kv_len + 1);
     args_reset(a);
     a->batch.struct_size--, REFUSED(a, PKV_E_ABI, "batch: struct_size");
     a->batch.n_seqs = -1, REFUSED(a, PKV_E_INVALID_ARG, "batch: n_seqs -1");
     a->batch.kv_len = NULL, REFUSED(a, PKV_E_INVALID_ARG, "no kv_len");
     a->batch.table_stride = -1, REFUSED(a, PKV_E_INVALID_ARG, "table_stride");
+    a->batch.table_stride = INT64_MAX / 2, REFUSED(a, PKV_E_INVALID_ARG, "table_stride");
+    a->batch.kv_len = odd, REFUSED(a, PKV_E_INVALID_ARG, "batch: alignment");
+    a->batch.table = odd, REFUSED(a, PKV_E_INVALID_ARG, "batch: alignment");
+    a->batch.q_pos = odd, REFUSED(a, PKV_E_INVALID_ARG, "batch: alignment");
     a->batch.table = NULL, a->batch.table_indptr = a->q_indptr;
     REFUSED(a, PKV_E_INVALID_ARG, "table_indptr without table");
     a->batch.table = NULL, a->batch.n_seqs = BLOCKS + 1;
@@ -244,6 +251,9 @@ static void outputs_and_workspace(void **state)
     a->out.data = a->q_data, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "out overlaps");
     a->out.data = a->store[0], REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "out overlaps");
     a->out.data = a->store[1], REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "out overlaps");
+    a->out.row_stride = 0, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "out: rows overlap");
+    a->out.head_stride = DIM - 4, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "out: rows overlap");
+    a->lse.head_stride = 0, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "lse: places overlap");
     a->lse.base2 = 2, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "lse:");
     a->lse.row_stride = -1, REFUSED_OUTPUT(a, PKV_E_INVALID_ARG, "lse:");
     a->lse.data = (float *)(void *)((char *)a->result.lse + 2);
@@ -296,11 +306,16 @@ static void kernel_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(valid_calls_pass), cmocka_unit_test(null_pointers),
-        cmocka_unit_test(queries),          cmocka_unit_test(views),
-        cmocka_unit_test(scales),           cmocka_unit_test(batches),
-        cmocka_unit_test(options),          cmocka_unit_test(masks),
-        cmocka_unit_test(workspace_query),  cmocka_unit_test(outputs_and_workspace),
+        cmocka_unit_test(valid_calls_pass),
+        cmocka_unit_test(null_pointers),
+        cmocka_unit_test(queries),
+        cmocka_unit_test(views),
+        cmocka_unit_test(scales),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(options),
+        cmocka_unit_test(masks),
+        cmocka_unit_test(workspace_query),
+        cmocka_unit_test(outputs_and_workspace),
         cmocka_unit_test(kernel_names),
     };
     return cmocka_run_group_tests_name("kernel_args", tests, args_setup, args_teardown);

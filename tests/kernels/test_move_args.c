@@ -28,6 +28,7 @@ static void expect_write(struct args *a, pkv_status want)
 static void kv_write(void **state)
 {
     struct args *a = *state;
+    void *odd = (char *)a->slots + 1;
     args_reset(a);
     assert_int_equal(pkv_kv_write(NULL, &a->write), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_kv_write(a->be, NULL), PKV_E_INVALID_ARG);
@@ -43,6 +44,15 @@ static void kv_write(void **state)
     a->new_v.n_rows = 1, expect_write(a, PKV_E_INVALID_ARG);
     a->new_v.data = a->new_data[1] + 1, expect_write(a, PKV_E_INVALID_ARG);
     a->v.n_blocks = 2, expect_write(a, PKV_E_INVALID_ARG);
+    a->k.token_stride = 0, expect_write(a, PKV_E_INVALID_ARG); /* rows that overlap */
+    a->v.head_stride = DIM - 4, expect_write(a, PKV_E_INVALID_ARG);
+    a->write.slots = odd, expect_write(a, PKV_E_INVALID_ARG);
+    a->write.n_valid = odd, expect_write(a, PKV_E_INVALID_ARG);
+    a->write.bad = odd, expect_write(a, PKV_E_INVALID_ARG);
+    a->write.q = &a->q, a->write.q_out = &a->out, a->out.head_stride = 0;
+    expect_write(a, PKV_E_INVALID_ARG);
+    a->write.q = &a->q, a->write.q_out = &a->out, a->out.row_stride = DIM;
+    expect_write(a, PKV_E_INVALID_ARG);
     a->v.block_tokens = 2, expect_write(a, PKV_E_INVALID_ARG);
     a->write.v = NULL, a->new_k.head_stride = a->k.head_stride = 0;
     a->new_k.n_heads = a->k.n_heads = 65537, expect_write(a, PKV_E_INVALID_ARG);
@@ -75,7 +85,7 @@ static void norm_rope_and_q(void **state)
     a->write.q = &a->q, REFUSED("q_out: null");
     a->write.q_out = &q_out, REFUSED("q: null");
     a->write.q = &a->q, a->write.q_out = &q_out, q_out.n_rows = 1, REFUSED("differ in shape");
-    q_out = a->q, q_out.head_stride = 2 * DIM;
+    q_out = a->q, q_out.row_stride = 2 * HEADS * DIM;
     a->write.q = &a->q, a->write.q_out = &q_out, REFUSED("q_out overlaps q");
     q_out = a->q, q_out.data = a->new_data[0];
     a->write.q = &a->q, a->write.q_out = &q_out, REFUSED("q_out overlaps k");
@@ -99,6 +109,7 @@ static void kv_gather(void **state)
 {
     struct args *a = *state;
     pkv_tensor3 out, good;
+    void *odd = (char *)a->slots + 1;
     args_reset(a);
     good = out = (pkv_tensor3){ a->result.out, PKV_F32, KV_HEADS, DIM, ROWS, KV_HEADS * DIM, DIM };
     assert_int_equal(pkv_kv_gather(NULL, &a->k, a->slots, &out, NULL), PKV_E_INVALID_ARG);
@@ -110,6 +121,12 @@ static void kv_gather(void **state)
     out = good, out.dim = 8, expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
     out = good, out.n_rows = -1, expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
     out = good, a->k.n_blocks = 0, expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
+    expect_gather(a, &a->k, odd, &out, PKV_E_INVALID_ARG);
+    out.row_stride = 0, expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
+    out = good, out.head_stride = DIM - 4;
+    expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
+    out = good;
+    assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, odd), PKV_E_INVALID_ARG);
     assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, NULL), PKV_OK);
 }
 
@@ -294,6 +311,8 @@ static void merge(void **state)
     m->out.n_heads = 2, expect_merge(a, m, PKV_E_INVALID_ARG);
     m->out.data = m->data[1], expect_merge(a, m, PKV_E_INVALID_ARG); /* only o[0] may be out */
     m->out.data = m->data[0], m->out.dtype = PKV_F16, expect_merge(a, m, PKV_E_INVALID_ARG);
+    m->out.row_stride = DIM, expect_merge(a, m, PKV_E_INVALID_ARG); /* rows that overlap */
+    m->out_lse.row_stride = 0, expect_merge(a, m, PKV_E_INVALID_ARG);
     m->out_lse.data = m->lse_data[1], expect_merge(a, m, PKV_E_INVALID_ARG);
     assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 2, &m->out, NULL), PKV_OK);
 }
