@@ -238,6 +238,34 @@ static void masks(void **state)
     assert_int_equal(run_attention(a), PKV_OK);
 }
 
+/* A sink that is no number: so is lse, of a row without keys too, whose output is still 0. */
+static void sink_not_a_number(void **state)
+{
+    static const pkv_isa levels[] = { PKV_ISA_SCALAR,     PKV_ISA_AVX2, PKV_ISA_AVX512,
+                                      PKV_ISA_AVX512BF16, PKV_ISA_AMX,  PKV_ISA_NEON };
+    const float sink[HEADS] = { NAN, NAN, NAN, NAN };
+    struct args *a = *state;
+    pkv_backend *best = a->be;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+        cfg.max_isa = levels[i];
+        if (pkv_isa_check(levels[i], NULL) != PKV_OK) continue;
+        args_reset(a);
+        a->be = NULL;
+        assert_int_equal(pkv_backend_create_cpu(&cfg, &a->be), PKV_OK);
+        memset(a->store, 0, sizeof(a->store));
+        a->kv_len[0] = 0;
+        a->opts.sink = sink;
+        assert_int_equal(run_attention(a), PKV_OK);
+        pkv_backend_destroy(a->be);
+        a->be = best;
+        for (int n = 0; n < ROWS * HEADS; n++)
+            if (!isnan(a->result.lse[n])) fail_msg("%s: %d", pkv_isa_name(levels[i]), n);
+        for (int n = 0; n < HEADS * DIM; n++) assert_true(a->result.out[n] == 0.f);
+        for (int n = HEADS * DIM; n < ROWS * HEADS * DIM; n++) assert_true(isnan(a->result.out[n]));
+    }
+}
+
 static void outputs_and_workspace(void **state)
 {
     struct args *a = *state;
@@ -316,6 +344,7 @@ int main(void)
         cmocka_unit_test(masks),
         cmocka_unit_test(workspace_query),
         cmocka_unit_test(outputs_and_workspace),
+        cmocka_unit_test(sink_not_a_number),
         cmocka_unit_test(kernel_names),
     };
     return cmocka_run_group_tests_name("kernel_args", tests, args_setup, args_teardown);

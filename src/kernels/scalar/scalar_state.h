@@ -32,12 +32,12 @@ static inline struct pkv__scalar_head *pkv__scalar_place(void *scratch, int32_t 
     return heads;
 }
 
-/* A sink is a logit without a value: the row starts as if it had seen that key. */
+/* A sink is a logit without a value: the row starts as if it had seen that key. -inf is none. */
 static inline void pkv__scalar_begin(const struct pkv__attn_call *c, int32_t head,
                                      struct pkv__scalar_head *s, int32_t v_dim)
 {
     s->m = c->opts->sink ? c->opts->sink[head] : -INFINITY;
-    s->l = s->m > -INFINITY ? 1.f : 0.f;
+    s->l = s->m == -INFINITY ? 0.f : 1.f;
     s->shift = 0.f;
     for (int32_t d = 0; d < v_dim; d++) s->o[d] = 0.f;
 }
