@@ -50,7 +50,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_rope_fill(float *table, int32_t first_pos, 
  *   PKV_E5M2  s is always an input, 1 with data NULL
  *             code = x / s rounded to nearest even, saturating at 57344
  *
- *   PKV_U4    s = max(max / 15 - min / 15, 2^-126), z = -min / s; max == min: s = 1, z = -min
+ *   PKV_U4    s = max(max / 15 - min / 15, 2^-126), z = -min / s;
+ *             max / 15 == min / 15: s = 1, z = -min
  *             code = x / s + z to nearest even, in 0 .. 15
  *
  * Infinities saturate. A NaN is the NaN code in e4m3 (0x7f with the sign) and e5m2 (0x7e with the
@@ -118,8 +119,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, si
                                                  int32_t n_copies, const pkv_kv_shape *shapes,
                                                  int32_t n_shapes);
 
-/* Zero the blocks of a pkv_block_work. Ids outside [1, n_blocks): PKV_E_INVALID_ARG, nothing done.
- */
+/* Zero the blocks of a pkv_block_work. Ids in [1, n_blocks), repeats allowed; anything else:
+ * PKV_E_INVALID_ARG, nothing is written. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes,
                                                  int32_t n_blocks, const int32_t *ids, int32_t n);
 

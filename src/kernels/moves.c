@@ -3,10 +3,11 @@
  *
  *   move i    dst <- src, or zeros            block_bytes each, or some tokens of each piece
  *   item      part p of move i                few large blocks are cut, many are not
- *   task      a range of items, ascending
+ *   task      a range of items: all moves of part 0, all of part 1, ...
  *
- * No two moves write the same bytes, and none reads what another writes, so that the order of tasks
- * does not matter. */
+ * No two tasks write the same bytes, and none reads what another writes, so that their order does
+ * not matter. Moves do not either, but that blocks to zero may be named twice: these are always cut
+ * into as many parts as there are tasks, so that a task has one part of every block. */
 #include "pagedkv/moves.h"
 #include "common/kv_layout.h"
 #include "kernels/move_tasks.h"
@@ -25,6 +26,7 @@ struct moves {
     int32_t id_step, n;
     const pkv_block_copy *copies; /* with shapes only: which tokens */
     const pkv_kv_shape *shapes;
+    bool dst_repeats; /* a block may be written by several moves */
     bool past_caches;
     int32_t parts, n_tasks;
 };
@@ -217,7 +219,7 @@ static void run_share(void *ctx, int32_t task)
     const struct moves *m = ctx;
     const struct pkv__share items = pkv__move_share((int64_t)m->n * m->parts, m->n_tasks, task);
     for (int64_t item = items.lo; item < items.hi; item++)
-        run_item(m, item / m->parts, (int32_t)(item % m->parts));
+        run_item(m, item % m->n, (int32_t)(item / m->n));
     if (m->past_caches) m->be->kernels.stream_end();
 }
 
@@ -225,7 +227,7 @@ static void run_moves(struct moves *m)
 {
     m->n_tasks = pkv__move_tasks(m->be, (size_t)m->n * m->block_bytes);
     m->past_caches = pkv__past_caches((size_t)m->n * m->block_bytes);
-    m->parts = m->n_tasks == 1 || m->n / 4 >= m->n_tasks ? 1 : m->n_tasks;
+    m->parts = !m->dst_repeats && m->n / 4 >= m->n_tasks ? 1 : m->n_tasks;
     pkv__parallel(m->be->threads, m->n_tasks, run_share, m);
 }
 
@@ -261,9 +263,13 @@ pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes, int3
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, ids, n);
     if (status == PKV_OK) status = check_ids(&be->log, "blocks_zero", ids, n, 1, n_blocks);
     if (status != PKV_OK || n == 0) return status;
-    struct moves m = {
-        .be = be, .block_bytes = block_bytes, .dst = pool, .dst_id = ids, .id_step = 1, .n = n
-    };
+    struct moves m = { .be = be,
+                       .block_bytes = block_bytes,
+                       .dst = pool,
+                       .dst_id = ids,
+                       .id_step = 1,
+                       .n = n,
+                       .dst_repeats = true };
     run_moves(&m);
     return PKV_OK;
 }

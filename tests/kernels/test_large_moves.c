@@ -159,11 +159,57 @@ static void blocks_there_and_back(void **state)
     }
 }
 
+/* Runs tasks one after the other, each on a pool of 0xff, and notes which bytes it zeroes. */
+struct zeroing {
+    uint8_t *pool, *task_of; /* [bytes]; 0: none, else task + 1 */
+    size_t bytes;
+    bool twice;
+};
+
+static void run_apart(void *ctx, int32_t n_tasks, void (*task)(void *task_ctx, int32_t i),
+                      void *task_ctx)
+{
+    struct zeroing *z = ctx;
+    assert_true(n_tasks > 1);
+    for (int32_t i = 0; i < n_tasks; i++) {
+        memset(z->pool, 0xff, z->bytes);
+        task(task_ctx, i);
+        for (size_t b = 0; b < z->bytes; b++) {
+            if (z->pool[b] != 0) continue;
+            if (z->task_of[b]) z->twice = true;
+            z->task_of[b] = (uint8_t)(i + 1);
+        }
+    }
+}
+
+/* Blocks to zero may be named twice: no byte of them is then written by two tasks. */
+static void zeros_of_repeated_blocks(void **state)
+{
+    enum { N = 300, DISTINCT = 40, BYTES = 5000 };
+    static uint8_t pool[(DISTINCT + 2) * BYTES], task_of[sizeof pool];
+    struct zeroing z = { pool, task_of, sizeof pool, false };
+    int32_t ids[N];
+    (void)state;
+    for (int i = 0; i < N; i++) ids[i] = 1 + (i * 7) % DISTINCT;
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    pkv_backend *be = NULL;
+    cfg.n_threads = 3;
+    cfg.parallel_for = run_apart;
+    cfg.parallel_ctx = &z;
+    assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_OK);
+    assert_int_equal(pkv_blocks_zero(be, pool, BYTES, DISTINCT + 2, ids, N), PKV_OK);
+    assert_false(z.twice);
+    for (size_t b = 0; b < sizeof pool; b++)
+        assert_int_equal(task_of[b] != 0, b >= BYTES && b < (DISTINCT + 1) * BYTES);
+    pkv_backend_destroy(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_level_and_number_of_threads),
         cmocka_unit_test(blocks_there_and_back),
+        cmocka_unit_test(zeros_of_repeated_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
