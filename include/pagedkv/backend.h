@@ -99,7 +99,7 @@ typedef struct pkv_kernel_desc {
     pkv_op op;
     pkv_isa isa;     /* level it is written for */
     pkv_dtype dtype; /* of K and V (attention, kv_write) or of the states; moves: PKV_I8 (bytes) */
-    char name[48];   /* "attention_decode_f16_avx512" */
+    char name[48];   /* "attention_short_f16_avx512" */
     char covers[96]; /* in words: what shapes and options it takes */
 } pkv_kernel_desc;
 

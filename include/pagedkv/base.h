@@ -114,8 +114,7 @@ typedef struct pkv_kv_shape {
 
 /* Bytes of one block of this shape, rounded up to 512; the plan of the block manager and the store
  * use this one function, so they cannot disagree.
- *   PKV_E_INVALID_ARG  a field out of range, or the product does not fit size_t
- *   PKV_E_UNSUPPORTED  a dtype that this version cannot store */
+ * PKV_E_INVALID_ARG: null, a field out of range, or a product that does not fit size_t. */
 PKV_API PKV_NODISCARD pkv_status pkv_kv_block_bytes(const pkv_kv_shape *shape, size_t *block_bytes);
 
 /* Where reasons go. `fn` is called on the thread that made the failing call, with a text of one

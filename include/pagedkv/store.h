@@ -43,8 +43,8 @@ typedef struct pkv_store_config {
 /* Make a store. Block 0, the null block, is zeroed; the others hold whatever the memory held
  * (zero, if the store mapped it). Pages are touched when first used, not here, so the thread that
  * writes decides where they live. On failure *out is untouched.
- *   PKV_E_INVALID_ARG  shape or n_blocks out of range, memory misaligned or short
- *   PKV_E_UNSUPPORTED  dtype; PKV_E_NO_MEMORY; PKV_E_ABI */
+ *   PKV_E_INVALID_ARG  null, shape or n_blocks out of range, memory misaligned or short
+ *   PKV_E_NO_MEMORY, PKV_E_ABI */
 PKV_API PKV_NODISCARD pkv_status pkv_store_create(const pkv_store_config *cfg, pkv_store **out);
 /* NULL is fine. Views die with the store. */
 PKV_API void pkv_store_destroy(pkv_store *store);

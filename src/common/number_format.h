@@ -45,8 +45,7 @@ static inline uint16_t pkv__f32_to_f16(float x)
     const uint32_t u = pkv__f32_bits(x), sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
     if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (mag >> 13 & 0x1ffu));
     if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* from 65520 on: infinite */
-    if (mag >=
-        0x38800000u) { /* normal: drop 13 bits, half up to even, a carry moves the exponent */
+    if (mag >= 0x38800000u) { /* normal: drop 13 bits, nearest even; a carry moves the exponent */
         const uint32_t odd = mag >> 13 & 1u;
         return (uint16_t)(sign | ((mag - (112u << 23) + 0xfffu + odd) >> 13));
     }
