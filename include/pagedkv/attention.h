@@ -157,7 +157,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_mla_workspace(const pkv_backend *be, i
  *   PKV_OK, with `bad` as it was: nothing is wrong
  *   PKV_E_INVALID_ARG  something is, `bad` says what; or null or malformed arguments (the log says)
  *   PKV_E_ABI          struct_size of batch or opts
- * O(ids used). Any thread. */
+ * O(ids used), with opts and q_pos or a mask O(rows x keys). Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch,
                                                  const pkv_attn_opts *opts, int64_t n_rows,
                                                  int32_t n_blocks, int32_t block_tokens,

@@ -1,6 +1,6 @@
 /* Rows out of a store, as values: the reverse of kv_write. */
-#include "common/number_format.h"
 #include "kernels/move_tasks.h"
+#include "kernels/row_places.h"
 #include "pagedkv/moves.h"
 
 struct gather {
@@ -20,9 +20,7 @@ struct place {
 
 static const char *row_at(const pkv_kv_view *v, struct place p, int32_t head)
 {
-    const int64_t at =
-        p.block * v->block_stride + p.offset * v->token_stride + head * v->head_stride;
-    return (const char *)v->data + pkv__elem_offset(v->dtype, at);
+    return pkv__view_row(v, p.block, p.offset, head);
 }
 
 /* A row of another type: to float, and from there. */
@@ -77,11 +75,11 @@ static void gather_head(const struct gather *g, struct place p, int32_t head, in
 static void gather_run(const struct gather *g, int64_t i, int64_t n, int64_t next)
 {
     const pkv_tensor3 *out = g->out;
-    const int64_t elem = pkv__elem_bytes(out->dtype), bt = g->view->block_tokens;
+    const int64_t bt = g->view->block_tokens;
     const struct place p = { g->slots[i] / bt, g->slots[i] % bt };
     const struct place then = { next / bt, next % bt };
     for (int32_t h = 0; h < out->n_heads; h++) {
-        char *to = (char *)out->data + (i * out->row_stride + h * out->head_stride) * elem;
+        char *to = pkv__tensor_row(out, i, h);
         const char *ahead =
             h + 1 < out->n_heads ? row_at(g->view, p, h + 1) : row_at(g->view, then, 0);
         gather_head(g, p, h, n, to, ahead);

@@ -8,8 +8,8 @@
  * Tokens are shared among tasks in ascending ranges. Every token is written by one task and by the
  * same steps, so that their number changes no bit. */
 #include "kernels/kv_write.h"
-#include "common/number_format.h"
 #include "kernels/move_tasks.h"
+#include "kernels/row_places.h"
 
 struct write {
     const pkv_backend *be;
@@ -35,16 +35,10 @@ static bool none(const struct steps *s)
     return !s->norm && !s->turn;
 }
 
-static const char *row_of(const pkv_tensor3 *t, int64_t row, int32_t head)
-{
-    const int64_t at = row * t->row_stride + head * t->head_stride;
-    return (const char *)t->data + at * pkv__elem_bytes(t->dtype);
-}
-
 static void make_row(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src, int64_t token,
                      int32_t head, const struct steps *s, float *x)
 {
-    k->load_row[src->dtype](x, row_of(src, token, head), src->dim);
+    k->load_row[src->dtype](x, pkv__tensor_row(src, token, head), src->dim);
     if (s->norm) k->norm_row(x, s->norm, src->dim, s->eps);
     if (s->turn && s->neighbours) k->rotate_neighbours(x, s->turn, s->half);
     if (s->turn && !s->neighbours) k->rotate_halves(x, s->turn, s->half);
@@ -71,7 +65,7 @@ static void write_floats(const struct pkv__cpu_kernels *k, const pkv_tensor3 *sr
     struct staged staged;
     for (int32_t h = 0; h < src->n_heads; h++, out += head_bytes) {
         if (none(s) && src->dtype == to) { /* bits pass, NaN included */
-            const char *in = row_of(src, token, h);
+            const void *in = pkv__tensor_row(src, token, h);
             if (in != out) put(k, s, out, in, bytes);
             continue;
         }
@@ -156,9 +150,7 @@ static bool write_codes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src
             scale = pkv__scale_at(&view->scales, 1.f, to.block, to.offset, h);
             zero = pkv__scale_at(&view->zeros, 0.f, to.block, to.offset, h);
         }
-        const int64_t at =
-            to.block * view->block_stride + to.offset * view->token_stride + h * view->head_stride;
-        char *out = (char *)view->data + pkv__elem_offset(view->dtype, at);
+        void *out = pkv__view_row(view, to.block, to.offset, h);
         nan |= k->quantize_row[view->dtype - PKV_E4M3](s->past_caches ? staged.bytes : out, x,
                                                        src->dim, scale, zero);
         if (s->past_caches) k->stream(out, staged.bytes, bytes);
@@ -170,10 +162,8 @@ static bool write_slot(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src,
                        const struct steps *s, const pkv_kv_view *view, struct place to)
 {
     if (view->dtype > PKV_BF16) return write_codes(k, src, token, s, view, to);
-    const int64_t elem = pkv__elem_bytes(view->dtype);
-    const int64_t at = to.block * view->block_stride + to.offset * view->token_stride;
-    write_floats(k, src, token, s, view->dtype, (char *)view->data + at * elem,
-                 view->head_stride * elem);
+    write_floats(k, src, token, s, view->dtype, pkv__view_row(view, to.block, to.offset, 0),
+                 view->head_stride * pkv__elem_bytes(view->dtype));
     return false;
 }
 
@@ -208,11 +198,9 @@ static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
         s.turn = a->rope + (int64_t)pos * a->rot_dim;
     }
     if (a->q) {
-        const int64_t elem = pkv__elem_bytes(a->q_out->dtype);
         s.norm = a->q_norm;
-        write_floats(k, a->q, token, &s, a->q_out->dtype,
-                     (char *)a->q_out->data + token * a->q_out->row_stride * elem,
-                     a->q_out->head_stride * elem);
+        write_floats(k, a->q, token, &s, a->q_out->dtype, pkv__tensor_row(a->q_out, token, 0),
+                     a->q_out->head_stride * pkv__elem_bytes(a->q_out->dtype));
     }
     if (slot < 0) return;
     if (slot < bt || slot >= end) { /* the null block stays zero */

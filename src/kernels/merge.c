@@ -2,8 +2,8 @@
  *
  * One (row, head) at a time: every lse and every o of it is read before anything of it is stored,
  * so that the result may take the place of the first state. */
-#include "common/number_format.h"
 #include "kernels/move_tasks.h"
+#include "kernels/row_places.h"
 
 struct merge {
     const pkv_backend *be;
@@ -65,12 +65,6 @@ static float lse_at(const pkv_lse *lse, int64_t row, int32_t head)
     return lse->data[row * lse->row_stride + head * lse->head_stride];
 }
 
-static void *row_at(const pkv_tensor3 *t, int64_t row, int32_t head)
-{
-    const int64_t at = row * t->row_stride + head * t->head_stride;
-    return (char *)t->data + at * pkv__elem_bytes(t->dtype);
-}
-
 static void merge_row(const struct merge *g, int64_t row, int32_t head)
 {
     const struct pkv__cpu_kernels *k = &g->be->kernels;
@@ -86,7 +80,7 @@ static void merge_row(const struct merge *g, int64_t row, int32_t head)
         const float z = lse_at(&g->lse[s], row, head);
         if (z == -INFINITY) continue; /* an empty state: its o may be anything */
         const float w = base2 ? exp2f(z - m) : expf(z - m);
-        const void *stored = row_at(&g->o[s], row, head);
+        const void *stored = pkv__tensor_row(&g->o[s], row, head);
         const float *o = stored;
         if (g->o[s].dtype != PKV_F32) {
             k->load_row[g->o[s].dtype](x, stored, out->dim);
@@ -96,7 +90,7 @@ static void merge_row(const struct merge *g, int64_t row, int32_t head)
         for (int32_t d = 0; d < out->dim; d++) sum[d] += w * o[d];
     }
     for (int32_t d = 0; d < out->dim && m != -INFINITY; d++) sum[d] /= l;
-    k->store_row[out->dtype](row_at(out, row, head), sum, out->dim);
+    k->store_row[out->dtype](pkv__tensor_row(out, row, head), sum, out->dim);
     if (!g->out_lse) return;
     const float result = m == -INFINITY ? m : m + (base2 ? log2f(l) : logf(l));
     g->out_lse->data[row * g->out_lse->row_stride + head * g->out_lse->head_stride] = result;

@@ -5,26 +5,13 @@
 
 #include "common/number_format.h"
 #include "kernels/kernels_internal.h"
+#include "kernels/row_places.h"
 
 /* The codes of a row as numbers, without scale and zero point; exact. scalar_rows.c. */
 void pkv__scalar_load_codes(float *dst, const void *src, pkv_dtype dtype, int32_t n);
 
 /* Slots of the table, by dtype as there; scalar_rows.c. */
 void pkv__scalar_row_slots(struct pkv__cpu_kernels *k);
-
-static inline const void *pkv__tensor_row(const pkv_tensor3 *t, int64_t row, int32_t head)
-{
-    const int64_t at = row * t->row_stride + head * t->head_stride;
-    return (const char *)t->data + at * pkv__elem_bytes(t->dtype);
-}
-
-static inline const void *pkv__view_row(const pkv_kv_view *view, int64_t block, int64_t token,
-                                        int64_t head)
-{
-    const int64_t at =
-        block * view->block_stride + token * view->token_stride + head * view->head_stride;
-    return (const char *)view->data + pkv__elem_offset(view->dtype, at);
-}
 
 /* Every dim is a multiple of 8: partial sums let compilers use vectors. */
 static inline float pkv__sum_lanes(const float part[8])

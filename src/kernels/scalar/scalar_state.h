@@ -74,9 +74,7 @@ static inline void pkv__scalar_finish(const struct pkv__attn_call *c, int64_t ro
 {
     const bool empty = s->l == 0.f;
     for (int32_t d = 0; d < v_dim; d++) s->o[d] = empty ? 0.f : (s->o[d] - s->shift) / s->l;
-    const int64_t at = row * c->out->row_stride + head * c->out->head_stride;
-    pkv__store_floats((char *)c->out->data + at * pkv__elem_bytes(c->out->dtype), c->out->dtype,
-                      s->o, v_dim);
+    pkv__store_floats(pkv__tensor_row(c->out, row, head), c->out->dtype, s->o, v_dim);
     if (!c->lse) return;
     float lse = empty ? -INFINITY : s->m + logf(s->l);
     if (c->lse->base2) lse *= PKV__LOG2E;
