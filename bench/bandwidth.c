@@ -20,10 +20,7 @@
 
 /* x86 levels contain each other up to AMX; NEON, of another architecture, runs the scalar loops,
  * which its compiler turns into NEON anyway. */
-static bool contains(pkv_isa isa, pkv_isa level)
-{
-    return isa < PKV_ISA_NEON && isa >= level;
-}
+#define CONTAINS(isa, level) ((isa) < PKV_ISA_NEON && (isa) >= (level))
 
 static pkv_isa not_above(pkv_isa ceiling)
 {
@@ -36,13 +33,13 @@ pkv_isa bandwidth_kernels(pkv_isa ceiling, struct bandwidth_loops *loops)
     const pkv_isa isa = not_above(ceiling);
     bandwidth_kernels_scalar(loops);
 #if BENCH_HAVE_AVX512
-    if (contains(isa, PKV_ISA_AVX512)) {
+    if (CONTAINS(isa, PKV_ISA_AVX512)) {
         bandwidth_kernels_avx512(loops);
         return PKV_ISA_AVX512;
     }
 #endif
 #if BENCH_HAVE_AVX2
-    if (contains(isa, PKV_ISA_AVX2)) {
+    if (CONTAINS(isa, PKV_ISA_AVX2)) {
         bandwidth_kernels_avx2(loops);
         return PKV_ISA_AVX2;
     }
@@ -55,10 +52,10 @@ void bandwidth_peak(pkv_isa ceiling, struct peak_loop *loop)
     const pkv_isa isa = not_above(ceiling);
     peak_kernels_scalar(loop);
 #if BENCH_HAVE_AVX2
-    if (contains(isa, PKV_ISA_AVX2)) peak_kernels_avx2(loop);
+    if (CONTAINS(isa, PKV_ISA_AVX2)) peak_kernels_avx2(loop);
 #endif
 #if BENCH_HAVE_AVX512
-    if (contains(isa, PKV_ISA_AVX512)) peak_kernels_avx512(loop);
+    if (CONTAINS(isa, PKV_ISA_AVX512)) peak_kernels_avx512(loop);
 #endif
     (void)isa;
 }
@@ -67,7 +64,7 @@ void bandwidth_peak_bf16(pkv_isa ceiling, struct peak_loop *loop)
 {
     *loop = (struct peak_loop){ NULL, 0, "" };
 #if BENCH_HAVE_AVX512BF16
-    if (contains(not_above(ceiling), PKV_ISA_AVX512BF16)) peak_kernels_avx512bf16(loop);
+    if (CONTAINS(not_above(ceiling), PKV_ISA_AVX512BF16)) peak_kernels_avx512bf16(loop);
 #endif
     (void)ceiling;
 }

@@ -3,7 +3,7 @@
  * A slot is block_id * block_tokens + offset, int64. Block 0 is the null block, which stays zero:
  * nothing is ever written to it. All functions run on the calling thread and the backend's; no
  * number of threads and no level changes one bit of what is written (but, from level to level, the
- * sign and payload of a NaN that comes out of a norm or a rotation). */
+ * sign and payload of a NaN that comes out of a norm, a rotation, or a NaN scale). */
 #ifndef PAGEDKV_MOVES_H
 #define PAGEDKV_MOVES_H
 

@@ -65,7 +65,7 @@ static void place_canonical(struct attn_instance *inst)
     k->data = pool;
     v->data = pool + oracle_span(k->dtype, bt * row);
     for (int64_t b = 0; b < k->n_blocks && !inst->layout.open; b++)
-        hostile_forbid(pool + b * block_bytes, (size_t)(b < k->n_blocks - 1 ? data_bytes : last));
+        hostile_forbid(pool + b * block_bytes, (size_t)(last < data_bytes ? last : data_bytes));
     if (number_bytes == 0) return;
     float *floats = (float *)(void *)(pool + data_bytes);
     const pkv_scales at = { NULL, block_bytes / 4, 1, 2 * bt };

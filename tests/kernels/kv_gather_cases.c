@@ -106,7 +106,18 @@ static void compare(struct check *c, const struct gather_problem *p)
     kv_compare_stores(c, &p->stores);
 }
 
-/* Other levels and numbers of tasks leave the same bits. */
+/* The image of all rows, then the comparison with what is there. */
+static void judge_rows(struct check *c, struct gather_problem *p)
+{
+    const int64_t end = (int64_t)p->view->n_blocks * p->view->block_tokens;
+    for (int32_t i = 0; i < p->n_rows; i++)
+        for (int32_t h = 0; h < p->view->n_heads; h++)
+            if (p->slots[i] >= 0 && p->slots[i] < end) image_row(c, p, i, h);
+    compare(c, p);
+}
+
+/* Other levels and numbers of tasks leave the same bits; of a NaN scale times a NaN code, which of
+ * the two comes out is the compiler's, so that another level is judged by the image. */
 static void again_elsewhere(struct check *c, struct gather_problem *p, const unsigned char *before)
 {
     unsigned char *first = malloc(p->out_mem.mem.bytes + 1);
@@ -119,8 +130,10 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
         CHECK(c, memcmp(bad, p->want_bad, sizeof(bad)) == 0, "another report %s", kv_way_name(way));
         CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
               pkv_status_name(status));
-        CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
-              kv_way_name(way));
+        if (way == KV_SCALAR && oracle_is_code(p->view->dtype)) judge_rows(c, p);
+        else
+            CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
+                  kv_way_name(way));
         pkv_backend_destroy(be);
     }
     free(first);
@@ -152,11 +165,7 @@ static void gather_and_judge(struct check *c, bool large)
               "report %#x %u %u %u, want %#x 0 %u %u", (unsigned)bad[0], (unsigned)bad[1],
               (unsigned)bad[2], (unsigned)bad[3], (unsigned)p.want_bad[0], (unsigned)p.want_bad[2],
               (unsigned)p.want_bad[3]);
-    const int64_t end = (int64_t)p.view->n_blocks * p.view->block_tokens;
-    for (int32_t i = 0; i < p.n_rows; i++)
-        for (int32_t h = 0; h < p.view->n_heads; h++)
-            if (p.slots[i] >= 0 && p.slots[i] < end) image_row(c, &p, i, h);
-    compare(c, &p);
+    judge_rows(c, &p);
     if (!c->failed && (large || rng_chance(&c->rng, 25))) again_elsewhere(c, &p, before);
     if (!c->failed && p.n_rows > 0)
         cover("kv_gather", c->isa, c->dtype, pkv_dtype_name(p.out.dtype));

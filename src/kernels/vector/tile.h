@@ -121,8 +121,9 @@ static inline void tile_choose_units(struct tile *t)
 /* Bits [lo, hi) of 64. */
 static inline uint64_t tile_ones(int32_t lo, int32_t hi)
 {
+    if (lo >= hi) return 0;
     const uint64_t below = hi >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << hi) - 1;
-    return lo >= hi ? 0 : below & ~((UINT64_C(1) << lo) - 1);
+    return below & ~((UINT64_C(1) << lo) - 1);
 }
 
 static inline void tile_find_hull(struct tile *t)
