@@ -141,7 +141,7 @@ def print_skips(tests):
     if why:
         print("\nskipped, and why:")
     for (area, name, reason), columns in why.items():
-        print(f"  {area}: {name} ({', '.join(columns)}): {reason}")
+        print(f"  {area}: {name} ({', '.join(dict.fromkeys(columns))}): {reason}")
 
 
 def print_failures(tests):
