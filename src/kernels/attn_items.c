@@ -32,22 +32,6 @@ int32_t pkv__attn_unit_states(int32_t n_q_heads, int32_t n_kv_heads)
     return all_heads <= UNIT_STATES ? (int32_t)all_heads : pkv__max_i32(one_head, UNIT_STATES);
 }
 
-/* Keys outside of which no row in [lo, hi) sees anything. */
-static struct pkv__key_range hull_of_rows(const struct pkv__attn_call *c,
-                                          const struct pkv__attn_unit *u, int32_t lo, int32_t hi)
-{
-    struct pkv__key_range all = pkv__visible_hull(c, u, lo);
-    /* Rows at their indices see further and further: the first and the last one tell. */
-    for (int32_t i = c->batch->q_pos ? lo + 1 : hi - 1; i < hi; i++) {
-        const struct pkv__key_range one = pkv__visible_hull(c, u, i);
-        if (one.lo == one.hi) continue;
-        if (all.lo == all.hi) all = one;
-        all.lo = pkv__min_i32(all.lo, one.lo);
-        all.hi = pkv__max_i32(all.hi, one.hi);
-    }
-    return all;
-}
-
 static int32_t first_chunk(const struct pkv__attn_walk *w)
 {
     return w->hull.lo / PKV__CHUNK_TOKENS;
@@ -61,7 +45,7 @@ static void cut_chunks(struct pkv__attn_walk *w)
     const int32_t most = pkv__max_i32(1, UNIT_STATES / one_head);
     PKV_ASSERT(one_head <= short_states(w->call->group));
     w->span_heads = pkv__min_i32(most, pkv__ceil_div_i32(n_heads, w->grain.head_groups));
-    w->hull = hull_of_rows(w->call, &w->unit, 0, w->unit.q_len);
+    w->hull = pkv__hull_of_rows(w->call, &w->unit, 0, w->unit.q_len);
     w->n_parts = w->hull.lo == w->hull.hi /* one item all the same, to write the rows */
                      ? 1
                      : pkv__ceil_div_i32(w->hull.hi, PKV__CHUNK_TOKENS) - first_chunk(w);
@@ -147,7 +131,7 @@ uint64_t pkv__attn_walk_cost(const struct pkv__attn_walk *w)
     const struct pkv__attn_unit *u = &w->unit;
     const int32_t rows = u->row_hi - u->row_lo;
     struct pkv__key_range keys = w->hull;
-    if (!pkv__attn_walk_folds(w)) keys = hull_of_rows(w->call, u, u->row_lo, u->row_hi);
+    if (!pkv__attn_walk_folds(w)) keys = pkv__hull_of_rows(w->call, u, u->row_lo, u->row_hi);
     else if (keys.lo < u->key_lo) keys.lo = u->key_lo;
     if (keys.hi > u->key_hi) keys.hi = u->key_hi;
     return cost_of(keys.hi - keys.lo, (int64_t)rows * w->call->group) * (uint64_t)u->n_kv_heads;

@@ -171,6 +171,11 @@ int64_t pkv__key_ahead(const struct pkv__attn_call *c, const struct pkv__attn_un
 struct pkv__key_range pkv__visible_hull(const struct pkv__attn_call *c,
                                         const struct pkv__attn_unit *u, int32_t i);
 
+/* The same for rows [lo, hi), at least one: outside none of them sees anything; lo == hi of the
+ * result: none sees anything at all. O(1) where rows stand at their indices and see something. */
+struct pkv__key_range pkv__hull_of_rows(const struct pkv__attn_call *c,
+                                        const struct pkv__attn_unit *u, int32_t lo, int32_t hi);
+
 /* OR `bit` into the task's report; of several offenders the lowest (seq, idx) is kept. */
 void pkv__note_bad(const struct pkv__attn_call *c, uint32_t bit, int32_t seq, int32_t idx,
                    int32_t value);
@@ -189,12 +194,16 @@ static inline int32_t pkv__checked_id(const struct pkv__attn_call *c,
     return id;
 }
 
-/* Scale and zero point of one (block, token, head). */
+/* Where the scale or zero point of one (block, token, head) is; s->data is not NULL. */
+static inline float *pkv__scale_place(const pkv_scales *s, int64_t block, int64_t token,
+                                      int64_t head)
+{
+    return s->data + block * s->block_stride + token * s->token_stride + head * s->head_stride;
+}
 static inline float pkv__scale_at(const pkv_scales *s, float absent, int64_t block, int64_t token,
                                   int64_t head)
 {
-    if (!s->data) return absent;
-    return s->data[block * s->block_stride + token * s->token_stride + head * s->head_stride];
+    return s->data ? *pkv__scale_place(s, block, token, head) : absent;
 }
 
 /* The definition of every operation that has levels. */

@@ -101,11 +101,7 @@ static void gather_share(void *ctx, int32_t task)
             gather_run(g, i, n, next >= 0 && next < end ? next : slot);
             continue;
         }
-        if (!bad[0]) {
-            bad[2] = i > UINT32_MAX ? UINT32_MAX : (uint32_t)i;
-            bad[3] = slot > UINT32_MAX ? UINT32_MAX : (uint32_t)slot;
-        }
-        bad[0] = PKV_BAD_SLOT;
+        pkv__note_slot(bad, PKV_BAD_SLOT, i, slot);
     }
     if (g->past_caches) g->be->kernels.stream_end();
 }

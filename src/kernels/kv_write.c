@@ -100,11 +100,6 @@ static void choose_scale(pkv_dtype dtype, struct extremes e, float *s, float *z)
     *s = amax == 0.f ? 1.f : larger(amax / (dtype == PKV_I8 ? 127.f : 448.f), least);
 }
 
-static float *scale_place(const pkv_scales *s, int64_t block, int64_t offset, int32_t head)
-{
-    return s->data + block * s->block_stride + offset * s->token_stride + head * s->head_stride;
-}
-
 /* Where a token goes. */
 struct place {
     int64_t block, offset;
@@ -144,8 +139,9 @@ static bool write_codes(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src
             choose_scale(view->dtype, e, &scale, &zero);
         }
         if (computed) {
-            *scale_place(&view->scales, to.block, to.offset, h) = scale;
-            if (view->dtype == PKV_U4) *scale_place(&view->zeros, to.block, to.offset, h) = zero;
+            *pkv__scale_place(&view->scales, to.block, to.offset, h) = scale;
+            if (view->dtype == PKV_U4)
+                *pkv__scale_place(&view->zeros, to.block, to.offset, h) = zero;
         } else {
             scale = pkv__scale_at(&view->scales, 1.f, to.block, to.offset, h);
             zero = pkv__scale_at(&view->zeros, 0.f, to.block, to.offset, h);
@@ -167,18 +163,6 @@ static bool write_slot(const struct pkv__cpu_kernels *k, const pkv_tensor3 *src,
     return false;
 }
 
-/* For the report: what does not fit a word must not look like a number that does. */
-static uint32_t word(int64_t x)
-{
-    return x < 0 || x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
-}
-
-static void note(uint32_t bad[4], uint32_t bit, int64_t token, int64_t slot)
-{
-    if (!bad[0]) bad[2] = word(token), bad[3] = word(slot);
-    bad[0] |= bit;
-}
-
 static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
 {
     const pkv_kv_write_args *a = w->a;
@@ -192,7 +176,7 @@ static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
     if (a->rope) {
         const int32_t pos = a->pos[token];
         if ((uint32_t)pos >= (uint32_t)a->n_rope_pos) {
-            note(bad, PKV_BAD_POSITION, token, slot);
+            pkv__note_slot(bad, PKV_BAD_POSITION, token, slot);
             return;
         }
         s.turn = a->rope + (int64_t)pos * a->rot_dim;
@@ -204,7 +188,7 @@ static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
     }
     if (slot < 0) return;
     if (slot < bt || slot >= end) { /* the null block stays zero */
-        note(bad, PKV_BAD_SLOT, token, slot);
+        pkv__note_slot(bad, PKV_BAD_SLOT, token, slot);
         return;
     }
     const struct place to = { slot / bt, slot % bt };
@@ -213,7 +197,7 @@ static void write_token(const struct write *w, int64_t token, uint32_t bad[4])
     bool nan = write_slot(k, a->k, token, &s, a->k_view, to);
     const struct steps as_it_is = { .past_caches = w->past_caches };
     if (a->v) nan |= write_slot(k, a->v, token, &as_it_is, a->v_view, to);
-    if (nan) note(bad, PKV_BAD_NAN_CODE, token, slot);
+    if (nan) pkv__note_slot(bad, PKV_BAD_NAN_CODE, token, slot);
 }
 
 static void write_share(void *ctx, int32_t task)

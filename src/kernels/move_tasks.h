@@ -35,4 +35,19 @@ static inline struct pkv__share pkv__move_share(int64_t n, int32_t n_tasks, int3
     return (struct pkv__share){ lo, lo + each + (task < more) };
 }
 
+/* A word of a report: what does not fit must not look like a number that does. */
+static inline uint32_t pkv__report_word(int64_t x)
+{
+    return x < 0 || x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+}
+/* A task's tokens come in ascending order: the first offender is the lowest. */
+static inline void pkv__note_slot(uint32_t bad[4], uint32_t bit, int64_t token, int64_t slot)
+{
+    if (!bad[0]) {
+        bad[2] = pkv__report_word(token);
+        bad[3] = pkv__report_word(slot);
+    }
+    bad[0] |= bit;
+}
+
 #endif

@@ -28,26 +28,13 @@ static void check_entries(const struct pkv__attn_call *c, const struct pkv__attn
     }
 }
 
-/* Rows that follow each other see ranges that do: together one range, whose ids are all used. */
-static struct pkv__key_range keys_of_rows(const struct pkv__attn_call *c,
-                                          const struct pkv__attn_unit *u)
-{
-    struct pkv__key_range all = { u->kv_len, 0 };
-    for (int32_t i = u->row_lo; i < u->row_hi; i++) {
-        const struct pkv__key_range r = pkv__visible_hull(c, u, i);
-        if (r.lo >= r.hi) continue;
-        all.lo = pkv__min_i32(all.lo, r.lo);
-        all.hi = pkv__max_i32(all.hi, r.hi);
-    }
-    return all;
-}
-
 static void check_sequence(const struct pkv__attn_call *c, struct pkv__attn_unit *u, bool all_keys)
 {
     struct pkv__key_range keys = { 0, u->kv_len };
     if (!u->ids) return;
-    if (!all_keys) keys = keys_of_rows(c, u);
-    if (all_keys || pkv__rows_are_ranges(c)) u->row_hi = u->row_lo; /* each key of them is seen */
+    if (!all_keys) keys = pkv__hull_of_rows(c, u, u->row_lo, u->row_hi);
+    /* Rows that follow each other see ranges that do: each key of the hull is seen. */
+    if (all_keys || pkv__rows_are_ranges(c)) u->row_hi = u->row_lo;
     check_entries(c, u, keys);
 }
 

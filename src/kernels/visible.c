@@ -105,3 +105,19 @@ struct pkv__key_range pkv__visible_hull(const struct pkv__attn_call *c,
     const int64_t hi = seen.hi == INT64_MAX ? own : clamp(seen.hi + 1, lo, own);
     return (struct pkv__key_range){ (int32_t)lo, (int32_t)hi };
 }
+
+struct pkv__key_range pkv__hull_of_rows(const struct pkv__attn_call *c,
+                                        const struct pkv__attn_unit *u, int32_t lo, int32_t hi)
+{
+    struct pkv__key_range all = pkv__visible_hull(c, u, lo);
+    /* Rows at their indices see further and further: the first and the last one tell. */
+    const bool ends_tell = !c->batch->q_pos && all.lo < all.hi;
+    for (int32_t i = ends_tell ? hi - 1 : lo + 1; i < hi; i++) {
+        const struct pkv__key_range one = pkv__visible_hull(c, u, i);
+        if (one.lo == one.hi) continue;
+        if (all.lo == all.hi) all = one;
+        all.lo = pkv__min_i32(all.lo, one.lo);
+        all.hi = pkv__max_i32(all.hi, one.hi);
+    }
+    return all;
+}

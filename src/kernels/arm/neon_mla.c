@@ -6,16 +6,9 @@
 
 #include "common/number_format.h"
 #include "kernels/arm/arm_levels.h"
+#include "kernels/arm/neon_tile_shape.h"
 #include "kernels/arm/neon_transpose.h"
 #include "kernels/vector/mla_tile.h"
-
-enum {
-    TILE_VECTORS = 4,
-    TILE_LANES = TILE_VECTORS * LANES,
-    TILE_QUERIES = 12 * TILE_LANES,
-    TILE_REGISTER_ROWS = 4, /* times 4 vectors: 16 of 32 registers */
-    TILE_STEP = TILE_REGISTER_ROWS
-};
 
 #include "kernels/vector/tile_rows.inc"
 

@@ -45,16 +45,6 @@ PKV_TEMPLATE void i_store_rounded(void *p, vec x)
                      _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1)));
 }
 
-PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
-{
-    return v_codes_part(dtype, p, n);
-}
-
-PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
-{
-    v_codes_pair(dtype, p, x);
-}
-
 #include "kernels/vector/decode.inc"
 
 #include "kernels/vector/decode_int8_qk.inc"

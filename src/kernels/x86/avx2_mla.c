@@ -6,16 +6,9 @@
 
 #include "common/number_format.h"
 #include "kernels/vector/mla_tile.h"
+#include "kernels/x86/avx2_tile_shape.h"
 #include "kernels/x86/avx2_transpose.h"
 #include "kernels/x86/x86_levels.h"
-
-enum {
-    TILE_VECTORS = 3,
-    TILE_LANES = TILE_VECTORS * LANES,
-    TILE_QUERIES = 8 * TILE_LANES,
-    TILE_REGISTER_ROWS = 4, /* times 3 vectors: 12 of 16 registers */
-    TILE_STEP = TILE_REGISTER_ROWS
-};
 
 #include "kernels/vector/tile_rows.inc"
 

@@ -27,16 +27,6 @@
 
 enum { PV_ACCUMULATORS = 16, ROWS_ONE_VECTOR = 2, ROWS_TILE = 4 };
 
-PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
-{
-    return v_codes_part(dtype, p, n);
-}
-
-PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
-{
-    v_codes_pair(dtype, p, x);
-}
-
 #include "kernels/vector/decode.inc"
 
 #include "kernels/vector/decode_dtypes.inc"

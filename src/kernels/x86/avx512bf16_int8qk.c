@@ -11,16 +11,6 @@ PKV_TEMPLATE ivec i_dot(ivec acc, ivec a, ivec b)
     return _mm512_dpwssd_epi32(acc, a, b);
 }
 
-PKV_TEMPLATE vec v_load_kv(pkv_dtype dtype, const void *p, int n)
-{
-    return v_codes_part(dtype, p, n);
-}
-
-PKV_TEMPLATE void v_load_kv_pair(pkv_dtype dtype, const void *p, vec *x)
-{
-    v_codes_pair(dtype, p, x);
-}
-
 #include "kernels/vector/decode.inc"
 
 #include "kernels/vector/decode_int8_qk.inc"

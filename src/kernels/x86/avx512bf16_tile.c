@@ -12,15 +12,8 @@
 #include "kernels/x86/avx512_vec.h"
 
 #include "kernels/vector/tile.h"
+#include "kernels/x86/avx512_tile_shape.h"
 #include "kernels/x86/x86_levels.h"
-
-enum {
-    TILE_VECTORS = 3,
-    TILE_LANES = TILE_VECTORS * LANES,
-    TILE_QUERIES = 4 * TILE_LANES,
-    TILE_REGISTER_ROWS = 8, /* times 3 vectors: 24 of 32 registers */
-    TILE_STEP = TILE_REGISTER_ROWS
-};
 
 #include "kernels/x86/bf16_tile.h"
 
