@@ -36,6 +36,19 @@ void bench_side_param(struct bench_side *s, const char *name, const char *fmt, .
     va_end(args);
 }
 
+struct bench_side *bench_case_call_side(struct bench_case *c, int32_t threads, const char *id,
+                                        const char *label, void (*call)(void *))
+{
+    struct bench_side *s = bench_case_side(c);
+    if (threads > 1) snprintf(s->id, sizeof(s->id), "t%d/%s", threads, id);
+    else snprintf(s->id, sizeof(s->id), "%s", id);
+    snprintf(s->label, sizeof(s->label), "%s", label);
+    s->call = call;
+    s->ctx = c->ctx;
+    bench_side_param(s, "threads", "%d", threads);
+    return s;
+}
+
 static void repro_text(const struct bench_run *run, const char *id, char *text, size_t size)
 {
     const struct bench_options *o = run->options;

@@ -120,6 +120,9 @@ void case_list_filter(struct case_list *list, const char *text);
 void case_list_print(const struct case_list *list);
 
 struct bench_side *bench_case_side(struct bench_case *c); /* a new zeroed one with ops 1 */
+/* The same, of `call` over c->ctx on so many threads: with more than one the id begins "tN/". */
+struct bench_side *bench_case_call_side(struct bench_case *c, int32_t threads, const char *id,
+                                        const char *label, void (*call)(void *));
 
 /* Setup, check, time, statistics, rows, teardown. A wrong side gets a row and is not timed. */
 bool bench_case_run(struct bench_case *c, struct bench_run *run, struct bench_error *err);

@@ -298,13 +298,7 @@ static bool latent_setup(struct bench_case *b, struct bench_run *run, struct ben
 static struct bench_side *add_side(struct bench_case *b, int32_t threads, const char *id,
                                    const char *label, void (*call)(void *))
 {
-    struct bench_side *s = bench_case_side(b);
-    if (threads > 1) snprintf(s->id, sizeof(s->id), "t%d/%s", threads, id);
-    else snprintf(s->id, sizeof(s->id), "%s", id);
-    snprintf(s->label, sizeof(s->label), "%s", label);
-    s->call = call;
-    s->ctx = b->ctx;
-    bench_side_param(s, "threads", "%d", threads);
+    struct bench_side *s = bench_case_call_side(b, threads, id, label, call);
     bench_side_param(s, "heads", "%d/1", H_Q);
     bench_side_param(s, "head_dim", "%d+%d", LATENT, ROPE);
     bench_side_param(s, "kv_dtype", "bf16");

@@ -437,15 +437,9 @@ static void add_side(struct bench_case *c, const struct bench_options *o, const 
                      const char *label, void (*call)(void *), bool has_goal)
 {
     const int32_t threads = bench_threads(o, machine_cpus());
-    struct bench_side *s = bench_case_side(c);
-    if (threads > 1) snprintf(s->id, sizeof(s->id), "t%d/%s", threads, id);
-    else snprintf(s->id, sizeof(s->id), "%s", id);
-    snprintf(s->label, sizeof(s->label), "%s", label);
-    s->call = call;
-    s->ctx = c->ctx;
+    struct bench_side *s = bench_case_call_side(c, threads, id, label, call);
     s->yardstick = call == call_copy_loop;
     s->no_ratio = true;
-    bench_side_param(s, "threads", "%d", threads);
     if (has_goal && o->profile != PROFILE_CI) bench_side_goal(s, GOAL_SHARE, COPY_SHARE, "C8");
 }
 
