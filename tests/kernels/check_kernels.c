@@ -3,6 +3,7 @@
 #include "check_kernels.h"
 #include "coverage.h"
 #include "kernel_bench.h"
+#include "test_levels.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -356,22 +357,12 @@ static int parse(int argc, char **argv, struct options *o)
     return 2;
 }
 
-/* Those of this architecture; whether build and machine have one is the backend's answer. */
-static const pkv_isa levels[] = {
-    PKV_ISA_SCALAR,
-#ifdef __aarch64__
-    PKV_ISA_NEON,
-#else
-    PKV_ISA_AVX2,   PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_AMX,
-#endif
-};
-
 static int run_levels(struct check *c, const struct options *o, pkv_isa asked)
 {
     int worst = 0, skipped_levels = 0;
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        if (asked != PKV_ISA_BEST && levels[i] != asked) continue;
-        const int rc = run_level(c, o, levels[i]);
+    for (int i = 0; i < TEST_N_LEVELS; i++) {
+        if (asked != PKV_ISA_BEST && test_levels[i] != asked) continue;
+        const int rc = run_level(c, o, test_levels[i]);
         skipped_levels += rc == 77;
         if (rc == 1 || (rc == 77 && asked != PKV_ISA_BEST)) worst = rc;
     }

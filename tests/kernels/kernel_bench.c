@@ -1,5 +1,6 @@
 /* Sets of runs that take turns, and their table. */
 #include "kernel_bench.h"
+#include "test_levels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,14 +152,6 @@ static void add_level(struct bench *b, pkv_isa isa)
 
 int kernel_bench(const struct bench_options *o)
 {
-    static const pkv_isa levels[] = {
-        PKV_ISA_SCALAR,
-#ifdef __aarch64__
-        PKV_ISA_NEON,
-#else
-        PKV_ISA_AVX2,   PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_AMX,
-#endif
-    };
     static const char *const ops[] = { "decode",      "prefill",       "kv_write",    "kv_gather",
                                        "blocks_copy", "blocks_gather", "states_merge" };
     struct bench b = { .options = o };
@@ -171,7 +164,7 @@ int kernel_bench(const struct bench_options *o)
         fprintf(stderr, "\n");
         return 2;
     }
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) add_level(&b, levels[i]);
+    for (int i = 0; i < TEST_N_LEVELS; i++) add_level(&b, test_levels[i]);
     if (b.n_levels == 0) return 77;
     printf("threads: %d; %s; median, spread between the quarters, shares paired by round\n",
            (int)o->threads, o->threads == 1 ? "CPU time" : "time by the clock");

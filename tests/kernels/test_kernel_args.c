@@ -1,5 +1,6 @@
 /* Every argument of attention that breaks a contract gives its status, and nothing is written. */
 #include "arg_fixture.h"
+#include "test_levels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -241,15 +242,13 @@ static void masks(void **state)
 /* A sink that is no number: so is lse, of a row without keys too, whose output is still 0. */
 static void sink_not_a_number(void **state)
 {
-    static const pkv_isa levels[] = { PKV_ISA_SCALAR,     PKV_ISA_AVX2, PKV_ISA_AVX512,
-                                      PKV_ISA_AVX512BF16, PKV_ISA_AMX,  PKV_ISA_NEON };
     const float sink[HEADS] = { NAN, NAN, NAN, NAN };
     struct args *a = *state;
     pkv_backend *best = a->be;
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    for (int i = 0; i < TEST_N_LEVELS; i++) {
         pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
-        cfg.max_isa = levels[i];
-        if (pkv_isa_check(levels[i], NULL) != PKV_OK) continue;
+        cfg.max_isa = test_levels[i];
+        if (pkv_isa_check(test_levels[i], NULL) != PKV_OK) continue;
         args_reset(a);
         a->be = NULL;
         assert_int_equal(pkv_backend_create_cpu(&cfg, &a->be), PKV_OK);
@@ -260,7 +259,7 @@ static void sink_not_a_number(void **state)
         pkv_backend_destroy(a->be);
         a->be = best;
         for (int n = 0; n < ROWS * HEADS; n++)
-            if (!isnan(a->result.lse[n])) fail_msg("%s: %d", pkv_isa_name(levels[i]), n);
+            if (!isnan(a->result.lse[n])) fail_msg("%s: %d", pkv_isa_name(test_levels[i]), n);
         for (int n = 0; n < HEADS * DIM; n++) assert_true(a->result.out[n] == 0.f);
         for (int n = HEADS * DIM; n < ROWS * HEADS * DIM; n++) assert_true(isnan(a->result.out[n]));
     }

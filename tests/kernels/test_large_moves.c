@@ -1,6 +1,7 @@
 /* Moves so large that they are shared among threads and stored past the caches: every byte of the
  * store and of what is gathered is that of the scalar level on one thread. */
 #include "pagedkv/pagedkv.h"
+#include "test_levels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +12,6 @@
 #include <cmocka.h>
 
 enum { HEADS = 3, DIM = 72, TOKENS = 2450, BLOCK_TOKENS = 7, BLOCKS = TOKENS / BLOCK_TOKENS + 40 };
-
-static const pkv_isa levels[] = { PKV_ISA_SCALAR,     PKV_ISA_AVX2, PKV_ISA_AVX512,
-                                  PKV_ISA_AVX512BF16, PKV_ISA_AMX,  PKV_ISA_NEON };
-enum { N_LEVELS = sizeof levels / sizeof levels[0] };
 
 static pkv_backend *backend(pkv_isa isa, int32_t n_threads)
 {
@@ -116,8 +113,8 @@ static void every_level_and_number_of_threads(void **state)
         run(be, &in, (pkv_dtype)t, &want);
         pkv_backend_destroy(be);
         const size_t bytes = (size_t)want.info.n_blocks * want.info.block_bytes;
-        for (int i = 1; i < 2 * N_LEVELS; i++) {
-            const pkv_isa isa = levels[i / 2];
+        for (int i = 1; i < 2 * TEST_N_LEVELS; i++) {
+            const pkv_isa isa = test_levels[i / 2];
             if (pkv_isa_check(isa, NULL) != PKV_OK) continue;
             be = backend(isa, i % 2 ? 3 : 1);
             run(be, &in, (pkv_dtype)t, &got);
@@ -142,9 +139,9 @@ static void blocks_there_and_back(void **state)
     (void)state;
     for (int i = 0; i < (N + 1) * BYTES; i++) was[i] = (uint8_t)(i * 2654435761u >> 13);
     for (int i = 0; i < N; i++) ids[i] = 1 + (i * 7) % N;
-    for (int i = 0; i < 2 * N_LEVELS; i++) {
-        if (pkv_isa_check(levels[i / 2], NULL) != PKV_OK) continue;
-        pkv_backend *be = backend(levels[i / 2], i % 2 ? 3 : 1);
+    for (int i = 0; i < 2 * TEST_N_LEVELS; i++) {
+        if (pkv_isa_check(test_levels[i / 2], NULL) != PKV_OK) continue;
+        pkv_backend *be = backend(test_levels[i / 2], i % 2 ? 3 : 1);
         memcpy(pool, was, sizeof pool);
         memset(out, 0, sizeof out);
         assert_int_equal(pkv_blocks_gather(be, pool, BYTES, N + 1, ids, N, out), PKV_OK);

@@ -5,6 +5,7 @@
 #include "kernels/kernels_internal.h"
 #include "oracle/oracle_formats.h"
 #include "oracle/oracle_numbers.h"
+#include "test_levels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,16 +18,7 @@
 
 enum { INF_BITS = 0x7f800000, MAX_CODES = 0x7f80 + 2, N = 256 };
 
-static const pkv_isa levels[] = {
-    PKV_ISA_SCALAR,
-#ifdef __aarch64__
-    PKV_ISA_NEON,
-#else
-    PKV_ISA_AVX2,   PKV_ISA_AVX512, PKV_ISA_AVX512BF16, PKV_ISA_AMX,
-#endif
-};
-enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
-static pkv_backend *backends[N_LEVELS];
+static pkv_backend *backends[TEST_N_LEVELS];
 
 static float float_of(uint32_t bits)
 {
@@ -226,7 +218,7 @@ static void floats_to_codes(void **state)
     const bool all = *state != NULL;
     for (int t = PKV_F16; t < PKV_DTYPE_COUNT; t++) {
         learn(&v, (pkv_dtype)t);
-        for (int i = 0; i < N_LEVELS; i++) {
+        for (int i = 0; i < TEST_N_LEVELS; i++) {
             if (!backends[i] || same_as_below(i, (pkv_dtype)t)) continue;
             borders_and_exponents(backends[i], &v);
             for (int negative = 0; negative < 2 && all; negative++)
@@ -246,7 +238,7 @@ static void halves_to_floats(void **state)
             _Alignas(64) uint16_t row[N];
             float x[N], scalar[N];
             for (unsigned i = 0; i < N; i++) row[i] = (uint16_t)(base + i);
-            for (int level = 0; level < N_LEVELS; level++) {
+            for (int level = 0; level < TEST_N_LEVELS; level++) {
                 if (!backends[level]) continue;
                 backends[level]->kernels.load_row[t](x, row, N);
                 if (level == 0) memcpy(scalar, x, sizeof(x));
@@ -268,7 +260,7 @@ static void codes_to_floats(void **state)
     for (int t = PKV_E4M3; t < PKV_DTYPE_COUNT; t++)
         for (size_t s = 0; s < sizeof(scales) / sizeof(scales[0]); s++)
             for (size_t z = 0; z < (t == PKV_U4 ? sizeof(zeros) / sizeof(zeros[0]) : 1); z++)
-                for (int level = 0; level < N_LEVELS; level++) {
+                for (int level = 0; level < TEST_N_LEVELS; level++) {
                     _Alignas(64) unsigned char row[N];
                     float x[N];
                     if (!backends[level]) continue;
@@ -282,8 +274,8 @@ static void codes_to_floats(void **state)
                         const float want = scales[s] * (code - zeros[z]);
                         if (isnan(want) ? !isnan(x[i]) : bits_of(want) != bits_of(x[i]))
                             fail_msg("%s %s code %d by %g, zero %g: %a, want %a",
-                                     pkv_isa_name(levels[level]), pkv_dtype_name((pkv_dtype)t), i,
-                                     (double)scales[s], (double)zeros[z], (double)x[i],
+                                     pkv_isa_name(test_levels[level]), pkv_dtype_name((pkv_dtype)t),
+                                     i, (double)scales[s], (double)zeros[z], (double)x[i],
                                      (double)want);
                     }
                 }
@@ -293,7 +285,7 @@ static void codes_to_floats(void **state)
 static void short_rows(void **state)
 {
     (void)state;
-    for (int level = 0; level < N_LEVELS; level++)
+    for (int level = 0; level < TEST_N_LEVELS; level++)
         for (int t = PKV_F32; t < PKV_DTYPE_COUNT && backends[level]; t++)
             for (int32_t n = 8; n <= 40; n += 8) {
                 _Alignas(64) unsigned char row[64 * 4];
@@ -317,7 +309,7 @@ static void short_rows(void **state)
 static void extremes(void **state)
 {
     (void)state;
-    for (int level = 0; level < N_LEVELS; level++) {
+    for (int level = 0; level < TEST_N_LEVELS; level++) {
         float x[24], lo = 1.f, hi = 2.f;
         if (!backends[level]) continue;
         for (int i = 0; i < 24; i++) x[i] = i % 3 ? (i % 2 ? INFINITY : -INFINITY) : NAN;
@@ -346,12 +338,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(short_rows),
         cmocka_unit_test(extremes),
     };
-    for (int i = 0; i < N_LEVELS; i++) {
+    for (int i = 0; i < TEST_N_LEVELS; i++) {
         pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
-        cfg.max_isa = levels[i];
+        cfg.max_isa = test_levels[i];
         if (pkv_backend_create_cpu(&cfg, &backends[i]) != PKV_OK) backends[i] = NULL;
     }
     const int rc = cmocka_run_group_tests_name("row_formats", tests, NULL, NULL);
-    for (int i = 0; i < N_LEVELS; i++) pkv_backend_destroy(backends[i]);
+    for (int i = 0; i < TEST_N_LEVELS; i++) pkv_backend_destroy(backends[i]);
     return rc;
 }
