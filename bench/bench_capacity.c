@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct capacity_case {
-    pkv_sim_lengths lengths;
+    const char *lengths;
     const char *name;
     int64_t n_requests, rate_micro, step_per_token_ns, step_per_seq_ns;
 };
@@ -35,8 +35,8 @@ static const struct policy_row policies[] = {
 /* OPT-13B on a 40 GB device as in the PagedAttention paper: 15,728 slots of 0.8 MB, 2,048 tokens at
  * most. 8 requests a second keep the queue full under every policy. */
 static const struct capacity_case cases[] = {
-    { PKV_SIM_SHAREGPT_LIKE, "sharegpt-like", 3000, 8000000, 400, 300000 },
-    { PKV_SIM_ALPACA_LIKE, "alpaca-like", 8000, 30000000, 0, 400000 },
+    { "sharegpt-like", "sharegpt-like", 3000, 8000000, 400, 300000 },
+    { "alpaca-like", "alpaca-like", 8000, 30000000, 0, 400000 },
 };
 
 struct outcome {
@@ -172,19 +172,16 @@ static bool add_closed_form(const struct bench_case *c, struct bench_run *run,
 static bool run_capacity(struct bench_case *c, struct bench_run *run, struct bench_error *err)
 {
     const struct capacity_case *cc = c->ctx;
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
     struct outcome outcomes[BENCH_LEN(policies)];
     int n = 0;
     pkv_sim_request *reqs = bench_calloc((size_t)cc->n_requests, sizeof(*reqs), err);
     if (!reqs) return false;
     memset(outcomes, 0, sizeof(outcomes));
-    gen.lengths = cc->lengths;
-    gen.seed = run->options->seed;
-    gen.rate_micro = cc->rate_micro;
     cfg.step_per_seq_ns = cc->step_per_seq_ns;
     cfg.step_per_token_ns = cc->step_per_token_ns;
-    bool ok = pkv_sim_generate(&gen, reqs, cc->n_requests) == PKV_OK ||
+    bool ok = pkv_sim_draw(cc->lengths, run->options->seed, cc->rate_micro, NULL, reqs,
+                           cc->n_requests) == PKV_OK ||
               bench_fail(err, BENCH_USAGE, "the generator refused its arguments");
     for (int i = 0; ok && i < BENCH_LEN(policies); i++) {
         if (!policies[i].in_quick && run->options->profile == PROFILE_QUICK) continue;
@@ -193,7 +190,7 @@ static bool run_capacity(struct bench_case *c, struct bench_run *run, struct ben
     }
     if (ok) {
         add_ratios(outcomes, n);
-        cfg.policy = (pkv_sim_policy){ PKV_SIM_PAGED, PKV_SIM_ADDR_BUDDY, 16 };
+        cfg.policy = (pkv_sim_policy)PKV_SIM_POLICY_INIT;
         cfg.log = (pkv_logger){ NULL, NULL };
         ok = add_closed_form(c, run, &cfg, reqs, err);
     }

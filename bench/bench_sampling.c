@@ -19,12 +19,12 @@
 #define MOST_SAMPLES 6
 
 struct sampling_case {
-    pkv_sim_lengths lengths;
+    const char *lengths;
     const char *name, *published;
 };
 static const struct sampling_case sampling_cases[] = {
-    { PKV_SIM_SHAREGPT_LIKE, "sharegpt-like", "16.2-30.5 % for 2-6 samples (paper, section 6.3)" },
-    { PKV_SIM_ALPACA_LIKE, "alpaca-like", "6.1-9.8 % for 2-6 samples (paper, section 6.3)" },
+    { "sharegpt-like", "sharegpt-like", "16.2-30.5 % for 2-6 samples (paper, section 6.3)" },
+    { "alpaca-like", "alpaca-like", "6.1-9.8 % for 2-6 samples (paper, section 6.3)" },
 };
 
 static const struct sampling_kind {
@@ -173,13 +173,11 @@ static bool run_sampling(struct bench_case *c, struct bench_run *run, struct ben
     const struct sampling_case *sc = c->ctx;
     const bool full = run->options->profile == PROFILE_FULL;
     const int32_t n_reqs = n_reqs_of[run->options->profile];
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-    gen.lengths = sc->lengths;
-    gen.seed = run->options->seed;
     pkv_sim_request *reqs = bench_calloc((size_t)n_reqs, sizeof(*reqs), err);
     if (!reqs) return false;
-    bool ok = pkv_sim_generate(&gen, reqs, n_reqs) == PKV_OK ||
-              bench_fail(err, BENCH_USAGE, "the generator refused its arguments");
+    bool ok =
+        pkv_sim_draw(sc->lengths, run->options->seed, 8000000, NULL, reqs, n_reqs) == PKV_OK ||
+        bench_fail(err, BENCH_USAGE, "the generator refused its arguments");
     for (int i = 0; ok && i < BENCH_LEN(kinds); i++)
         if (full || kinds[i].in_quick) ok = run_kind(c, run, &kinds[i], reqs, n_reqs, err);
     free(reqs);

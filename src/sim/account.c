@@ -31,14 +31,14 @@ int64_t pkv__sim_stretch_within(const pkv__sim_stretch *s, int64_t limit_ns)
     return low;
 }
 
-bool pkv__sim_sample_valid(const pkv__sim_sample *sample, int64_t pool_tokens)
+bool pkv__sim_sample_valid(const pkv__sim_sample *sample, int64_t pool_units)
 {
     int64_t sum = 0;
     for (int p = 0; p < PKV__PART_COUNT; p++) {
         if (sample->part[p] < 0) return false;
         if (p < PKV__PART_SUMMED) sum += sample->part[p];
     }
-    return sum == pool_tokens;
+    return sum == pool_units;
 }
 
 /* How much of [now, now + ns) lies in the window. */
@@ -61,6 +61,7 @@ void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int6
     PKV_ASSERT(s->n == 1 || ns == whole_ns);
     acc->window_ns += ns;
     if (s->waited) acc->waited_ns += ns;
+    const pkv__i128 tokens_before = acc->sum[PKV__PART_TOKEN];
     const pkv__i128 s1 = sum_of_k(s->n), s2 = sum_of_k2(s->n);
     for (int p = 0; p < PKV__PART_COUNT; p++) {
         const pkv__i128 p0 = first->part[p];
@@ -69,6 +70,8 @@ void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int6
         const pkv__i128 d = (last->part[p] - first->part[p]) / (s->n - 1);
         acc->sum[p] += d * (s->first_ns * s1 + s->slope_ns * s2);
     }
+    if (s->waited)
+        acc->waste_waited += ns * acc->pool_units - (acc->sum[PKV__PART_TOKEN] - tokens_before);
 }
 
 void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out)
@@ -78,9 +81,10 @@ void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out)
     out->waited_ns = (int64_t)acc->waited_ns;
     out->mean_batch = 0;
     out->split = (pkv_sim_split){ 0 };
+    out->waste_waited = out->sharing_saving = out->scatter = 0;
     if (acc->window_ns == 0) return;
     const double ns = (double)acc->window_ns;
-    const double whole = (double)(acc->window_ns * acc->pool_tokens);
+    const double whole = (double)(acc->window_ns * acc->pool_units);
     double share[PKV__PART_COUNT];
     for (int p = 0; p < PKV__PART_COUNT; p++) share[p] = (double)acc->sum[p] / whole;
     pkv__i128 outside = 0;
@@ -98,5 +102,12 @@ void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out)
         .idle = share[PKV__PART_IDLE],
         .watermark = share[PKV__PART_WATERMARK],
         .tail = share[PKV__PART_TAIL],
+        .cached = share[PKV__PART_CACHED],
+        .dead = share[PKV__PART_DEAD],
+        .logical = share[PKV__PART_LOGICAL],
     };
+    out->waste_waited = (double)acc->waste_waited / whole;
+    out->scatter = (double)acc->sum[PKV__PART_SCATTER_PPM] / ns / 1e6;
+    const double alone = (double)acc->sum[PKV__PART_SHARED_UNITS];
+    if (alone > 0) out->sharing_saving = 1 - (double)acc->sum[PKV__PART_USED_UNITS] / alone;
 }

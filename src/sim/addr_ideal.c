@@ -66,6 +66,9 @@ const pkv__sim_addr_ops pkv__sim_addr_ideal = {
 const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr)
 {
     switch (addr) {
+    case PKV_SIM_ADDR_NEXT_FIT:
+    case PKV_SIM_ADDR_COMPACT:
+        break;
     case PKV_SIM_ADDR_BUDDY:
         return &pkv__sim_addr_buddy;
     case PKV_SIM_ADDR_IDEAL:

@@ -120,7 +120,8 @@ pkv_status pkv__engine_admit(pkv__sim_engine *e)
     while (pkv__engine_n_waiting(e) > 0 && e->n_running < e->cfg->max_num_seqs) {
         const int64_t r = queue_head(e);
         const int32_t u = tokens_of_waiting(e, r);
-        pkv_status status = e->ops->admit(e->policy, r, u, e->n_running == 0);
+        int32_t cached;
+        pkv_status status = e->ops->admit(e->policy, r, u, e->n_running == 0, &cached);
         if (status == PKV_E_NO_BLOCKS) break;
         if (status != PKV_OK) return status;
         if (e->req[r].was_preempted) e->recomputed_tokens += u;
@@ -190,6 +191,7 @@ static pkv__sim_part kind_of_free(pkv__sim_engine *e, int64_t n_free)
     const int64_t r = queue_head(e);
     if (e->ops->need(e->policy, r, tokens_of_waiting(e, r)) > n_free) return PKV__PART_SHORTAGE;
     if (e->n_running >= e->cfg->max_num_seqs) return PKV__PART_LIMITED;
+    if (e->ops->closed(e->policy)) return PKV__PART_LIMITED;
     return e->ops->has_places(e->policy) ? PKV__PART_UNUSABLE : PKV__PART_SHORTAGE;
 }
 
@@ -200,14 +202,15 @@ pkv_status pkv__engine_sample(pkv__sim_engine *e, int64_t tokens, pkv__sim_sampl
     sample->part[kind_of_free(e, n_free)] = n_free;
     sample->part[PKV__PART_BATCH] = e->n_running;
     if (e->n_running > e->max_batch) e->max_batch = e->n_running;
-    if (pkv__sim_sample_valid(sample, e->cfg->pool_tokens)) return PKV_OK;
-    return pkv__refuse(
-        &e->cfg->log, PKV_E_CORRUPT,
-        "step %lld: token %lld, reservation %lld, internal %lld, rounding %lld and "
-        "free %lld slots do not make up the pool of %d",
-        (long long)e->n_steps, (long long)sample->part[PKV__PART_TOKEN],
-        (long long)sample->part[PKV__PART_RESERVATION], (long long)sample->part[PKV__PART_INTERNAL],
-        (long long)sample->part[PKV__PART_ROUNDING], (long long)n_free, e->cfg->pool_tokens);
+    if (pkv__sim_sample_valid(sample, e->account.pool_units)) return PKV_OK;
+    return pkv__refuse(&e->cfg->log, PKV_E_CORRUPT,
+                       "step %lld: token %lld, reservation %lld, internal %lld, rounding %lld and "
+                       "free %lld units do not make up the pool of %lld",
+                       (long long)e->n_steps, (long long)sample->part[PKV__PART_TOKEN],
+                       (long long)sample->part[PKV__PART_RESERVATION],
+                       (long long)sample->part[PKV__PART_INTERNAL],
+                       (long long)sample->part[PKV__PART_ROUNDING], (long long)n_free,
+                       (long long)e->account.pool_units);
 }
 
 pkv_status pkv__engine_pass(pkv__sim_engine *e, const pkv__sim_stretch *s,

@@ -7,13 +7,17 @@ static pkv_status sample_by_request(pkv__sim_engine *e, pkv__sim_sample *sample)
     pkv__sim_sample sum = { 0 };
     for (int64_t r = e->head; r >= 0; r = e->req[r].next)
         e->ops->usage_of(e->policy, r, pkv__engine_resident(e, r), &sum);
-    const pkv_status status = pkv__engine_sample(e, sum.part[PKV__PART_TOKEN], sample);
+    const pkv_status status = pkv__engine_sample(e, e->tokens, sample);
     if (status != PKV_OK) return status;
-    for (int p = PKV__PART_TOKEN; p <= PKV__PART_ROUNDING; p++) {
+    static const pkv__sim_part parts[] = { PKV__PART_LOGICAL, PKV__PART_RESERVATION,
+                                           PKV__PART_INTERNAL, PKV__PART_ROUNDING };
+    sum.part[PKV__PART_INTERNAL] += sample->part[PKV__PART_DEAD];
+    for (size_t k = 0; k < PKV_ARRAY_LEN(parts); k++) {
+        const pkv__sim_part p = parts[k];
         if (sum.part[p] != sample->part[p])
             return pkv__refuse(&e->cfg->log, PKV_E_CORRUPT,
-                               "step %lld: part %d is %lld slots summed by request, %lld in all",
-                               (long long)e->n_steps, p, (long long)sum.part[p],
+                               "step %lld: part %d is %lld summed by request, %lld in all",
+                               (long long)e->n_steps, (int)p, (long long)sum.part[p],
                                (long long)sample->part[p]);
     }
     return PKV_OK;

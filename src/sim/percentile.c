@@ -19,8 +19,9 @@ static double at(const double *sorted, int64_t n, int64_t percent)
     return sorted[low] + part * (sorted[low + 1] - sorted[low]);
 }
 
-void pkv_sim_dist_of(double *values, int64_t n, pkv_sim_dist *out)
+void pkv_sim_dist_of(double *values, int64_t n, bool nearest, pkv_sim_dist *out)
 {
+    (void)nearest;
     *out = (pkv_sim_dist){ .n = n };
     if (n == 0) return;
     qsort(values, (size_t)n, sizeof(*values), compare);

@@ -7,16 +7,12 @@
  * PagedAttention paper. */
 #include "sim/sim_internal.h"
 
-typedef struct chunk {
-    int32_t addr, q; /* q 0: none held */
-} chunk;
-
 typedef struct contig {
     const pkv_sim_config *cfg;
     const pkv_sim_request *reqs;
     const pkv__sim_addr_ops *ops;
     void *addr;
-    chunk *chunks; /* [n] */
+    pkv__sim_chunk *chunks; /* [n] */
     size_t chunk_bytes;
     /* over the running requests */
     int64_t sum_final;    /* min(h, f) */
@@ -63,12 +59,12 @@ static pkv_status contig_create(const pkv_sim_config *cfg, const pkv_sim_request
     contig *c = pkv__alloc(&cfg->alloc, sizeof(*c), _Alignof(contig));
     if (!c) return PKV_E_NO_MEMORY;
     *c = (contig){ .cfg = cfg, .reqs = reqs, .ops = pkv__sim_addr_find(cfg->policy.addr) };
-    c->chunk_bytes = (size_t)(n ? n : 1) * sizeof(chunk);
-    c->chunks = pkv__alloc(&cfg->alloc, c->chunk_bytes, _Alignof(chunk));
+    c->chunk_bytes = (size_t)(n ? n : 1) * sizeof(pkv__sim_chunk);
+    c->chunks = pkv__alloc(&cfg->alloc, c->chunk_bytes, _Alignof(pkv__sim_chunk));
     if (!c->chunks) goto fail;
     if (c->ops->create(cfg->pool_tokens, cfg->max_num_seqs, &cfg->alloc, &c->addr) != PKV_OK)
         goto fail;
-    for (int64_t r = 0; r < n; r++) c->chunks[r] = (chunk){ 0, 0 };
+    for (int64_t r = 0; r < n; r++) c->chunks[r] = (pkv__sim_chunk){ 0, 0 };
     *out = c;
     return PKV_OK;
 
@@ -83,12 +79,14 @@ static bool contig_fits_empty(const void *self, int64_t r)
     return c->ops->fits_empty(c->addr, asked(c, r));
 }
 
-static pkv_status contig_admit(void *self, int64_t r, int32_t u, bool pool_is_empty)
+static pkv_status contig_admit(void *self, int64_t r, int32_t u, bool pool_is_empty,
+                               int32_t *cached)
 {
+    *cached = 0;
     (void)u;
     (void)pool_is_empty;
     contig *c = self;
-    chunk *k = &c->chunks[r];
+    pkv__sim_chunk *k = &c->chunks[r];
     const int32_t h = asked(c, r), f = final_tokens(c, r);
     if (!c->ops->take(c->addr, h, &k->addr, &k->q)) return PKV_E_NO_BLOCKS;
     c->sum_final += pkv__min_i32(h, f);
@@ -109,13 +107,13 @@ static pkv_status contig_grow(void *self, int64_t r, int32_t u)
 static pkv_status contig_release(void *self, int64_t r)
 {
     contig *c = self;
-    chunk *k = &c->chunks[r];
+    pkv__sim_chunk *k = &c->chunks[r];
     const int32_t h = asked(c, r), f = final_tokens(c, r);
     c->sum_final -= pkv__min_i32(h, f);
     c->sum_internal -= pkv__max_i32(0, h - f);
     c->sum_rounding -= k->q - h;
     c->ops->give(c->addr, k->addr, k->q);
-    *k = (chunk){ 0, 0 };
+    *k = (pkv__sim_chunk){ 0, 0 };
     return PKV_OK;
 }
 
@@ -133,6 +131,11 @@ static int64_t contig_need(const void *self, int64_t r, int32_t u)
     return asked(self, r);
 }
 
+static int64_t contig_held(const void *self, int64_t r)
+{
+    return ((const contig *)self)->chunks[r].q;
+}
+
 static bool contig_has_places(const void *self)
 {
     return ((const contig *)self)->ops->has_places;
@@ -148,11 +151,17 @@ static void contig_usage(const void *self, int64_t tokens, pkv__sim_sample *samp
 {
     const contig *c = self;
     *sample = (pkv__sim_sample){ 0 };
-    sample->part[PKV__PART_TOKEN] = tokens;
+    sample->part[PKV__PART_TOKEN] = sample->part[PKV__PART_LOGICAL] = tokens;
     sample->part[PKV__PART_RESERVATION] = c->sum_final - tokens;
     sample->part[PKV__PART_INTERNAL] = c->sum_internal;
     sample->part[PKV__PART_ROUNDING] = c->sum_rounding;
     *n_free = c->ops->n_free(c->addr);
+}
+
+static int64_t contig_largest_free(const void *self)
+{
+    const contig *c = self;
+    return c->ops->n_free(c->addr);
 }
 
 static pkv_status contig_check(void *self)
@@ -163,7 +172,7 @@ static pkv_status contig_check(void *self)
 
 void pkv__sim_chunk_usage(int32_t h, int32_t q, int32_t f, int32_t u, pkv__sim_sample *sample)
 {
-    sample->part[PKV__PART_TOKEN] += u;
+    sample->part[PKV__PART_LOGICAL] += u;
     sample->part[PKV__PART_RESERVATION] += pkv__max_i32(0, pkv__min_i32(h, f) - u);
     sample->part[PKV__PART_INTERNAL] += pkv__max_i32(0, h - f);
     sample->part[PKV__PART_ROUNDING] += q - h;
@@ -172,6 +181,14 @@ void pkv__sim_chunk_usage(int32_t h, int32_t q, int32_t f, int32_t u, pkv__sim_s
 const pkv__sim_policy_ops pkv__sim_policy_contig = {
     .create = contig_create,
     .destroy = contig_destroy,
+    .units_per_slot = pkv__sim_unit_is_slot,
+    .probe = pkv__sim_no_probe,
+    .held = contig_held,
+    .closed = pkv__sim_never_closed,
+    .take_costs = pkv__sim_no_costs,
+    .result = pkv__sim_no_result,
+    .map = pkv__sim_no_map,
+    .largest_free = contig_largest_free,
     .fits_empty = contig_fits_empty,
     .admit = contig_admit,
     .grow = contig_grow,

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_BLOCK_TOKENS 16
-
 typedef struct word {
     const char *text;
     size_t len;
@@ -28,16 +26,18 @@ static bool parse_name(word name, pkv_sim_policy *out)
 {
     static const struct {
         const char *name;
-        pkv_sim_policy policy;
+        pkv_sim_kind kind;
     } known[] = {
-        { "max", { PKV_SIM_MAX, PKV_SIM_ADDR_BUDDY, 0 } },
-        { "pow2", { PKV_SIM_POW2, PKV_SIM_ADDR_BUDDY, 0 } },
-        { "oracle", { PKV_SIM_ORACLE, PKV_SIM_ADDR_BUDDY, 0 } },
-        { "paged", { PKV_SIM_PAGED, PKV_SIM_ADDR_BUDDY, DEFAULT_BLOCK_TOKENS } },
+        { "max", PKV_SIM_MAX },
+        { "pow2", PKV_SIM_POW2 },
+        { "oracle", PKV_SIM_ORACLE },
+        { "paged", PKV_SIM_PAGED },
     };
     for (size_t k = 0; k < PKV_ARRAY_LEN(known); k++) {
         if (!is(name, known[k].name)) continue;
-        *out = known[k].policy;
+        *out = (pkv_sim_policy)PKV_SIM_POLICY_INIT;
+        out->kind = known[k].kind;
+        if (out->kind != PKV_SIM_PAGED) out->block_tokens = 0;
         return true;
     }
     return false;

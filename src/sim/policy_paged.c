@@ -107,8 +107,9 @@ static pkv_status commit_up_to(paged *p, paged_seq *s, int32_t u)
     return status;
 }
 
-static pkv_status paged_admit(void *self, int64_t r, int32_t u, bool pool_is_empty)
+static pkv_status paged_admit(void *self, int64_t r, int32_t u, bool pool_is_empty, int32_t *cached)
 {
+    *cached = 0;
     paged *p = self;
     paged_seq *s = &p->seqs[r];
     const int32_t n_blocks = pkv__ceil_div_i32(u, p->block_tokens);
@@ -183,6 +184,18 @@ static int64_t paged_need(const void *self, int64_t r, int32_t u)
     return n_blocks * p->block_tokens;
 }
 
+static int64_t paged_held(const void *self, int64_t r)
+{
+    const paged *p = self;
+    return (int64_t)p->seqs[r].n_blocks * p->block_tokens;
+}
+
+static int64_t paged_largest_free(const void *self)
+{
+    const paged *p = self;
+    return p->cfg->pool_tokens - (int64_t)(p->usable - p->n_free) * p->block_tokens;
+}
+
 static bool paged_has_places(const void *self)
 {
     (void)self;
@@ -192,7 +205,7 @@ static bool paged_has_places(const void *self)
 static void paged_usage_of(const void *self, int64_t r, int32_t u, pkv__sim_sample *sample)
 {
     const paged *p = self;
-    sample->part[PKV__PART_TOKEN] += u;
+    sample->part[PKV__PART_LOGICAL] += u;
     sample->part[PKV__PART_INTERNAL] += (int64_t)p->seqs[r].n_blocks * p->block_tokens - u;
 }
 
@@ -201,7 +214,8 @@ static void paged_usage(const void *self, int64_t tokens, pkv__sim_sample *sampl
     const paged *p = self;
     const int64_t used = (int64_t)(p->usable - p->n_free) * p->block_tokens;
     *sample = (pkv__sim_sample){ 0 };
-    sample->part[PKV__PART_TOKEN] = tokens;
+    sample->part[PKV__PART_TOKEN] = sample->part[PKV__PART_LOGICAL] = tokens;
+    sample->part[PKV__PART_SHARED_UNITS] = sample->part[PKV__PART_USED_UNITS] = used;
     sample->part[PKV__PART_INTERNAL] = used - tokens;
     sample->part[PKV__PART_WATERMARK] =
         (int64_t)pkv__min_i32(p->n_free, p->watermark) * p->block_tokens;
@@ -236,6 +250,14 @@ static pkv_status paged_check(void *self)
 const pkv__sim_policy_ops pkv__sim_policy_paged = {
     .create = paged_create,
     .destroy = paged_destroy,
+    .units_per_slot = pkv__sim_unit_is_slot,
+    .probe = pkv__sim_no_probe,
+    .held = paged_held,
+    .largest_free = paged_largest_free,
+    .closed = pkv__sim_never_closed,
+    .take_costs = pkv__sim_no_costs,
+    .result = pkv__sim_no_result,
+    .map = pkv__sim_no_map,
     .fits_empty = paged_fits_empty,
     .admit = paged_admit,
     .grow = paged_grow,

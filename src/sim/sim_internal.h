@@ -1,13 +1,18 @@
 /* What the parts of the simulator share.
  *
  *   engine (queue, clock, steps) --> policy (a table of functions, sees requests, never the clock)
- *        |                              |--> address allocator (buddy, ideal)    contiguous
- *        v                              '--> block manager, public API only      paged
- *   account (128-bit integrals over time)
+ *        |                              |--> address allocator (buddy, runs, ideal)  contiguous
+ *        |                              |--> block manager, public API only          paged
+ *        v                              '--> counters                                vattn
+ *   account (128-bit integrals over time), watch (samples and events for the caller)
  *
  * Letters in comments: i prompt tokens, o output tokens, f = i + o, g generated so far, u = i + g
- * resident tokens, h slots asked for, q >= h slots granted, B tokens per block, C slots in the
- * pool, M longest prompt + output. */
+ * resident tokens of each of a request's sequences, h slots asked for, q >= h slots granted, B
+ * tokens per block, C slots in the pool, M longest prompt + output, b bytes of one token in one K
+ * or V tensor of one layer.
+ *
+ * Unit: slots, except under vattn, where a page need not hold a whole number of tokens: there every
+ * part, need and free amount is in bytes of one tensor, b per slot. */
 #ifndef PKV_SIM_INTERNAL_H
 #define PKV_SIM_INTERNAL_H
 
@@ -21,7 +26,7 @@ pkv_status pkv__sim_check_args(const pkv_sim_config *cfg, const pkv_sim_request 
 
 /* ---------------------------------------------------------------- accounting */
 
-/* Where the slots of the pool are at one moment. The first eight sum to C. */
+/* Where the units of the pool are at one moment. The first eight sum to the pool. */
 typedef enum pkv__sim_part {
     PKV__PART_TOKEN,
     PKV__PART_RESERVATION,
@@ -34,7 +39,13 @@ typedef enum pkv__sim_part {
     PKV__PART_SUMMED, /* number of the above */
     PKV__PART_WATERMARK = PKV__PART_SUMMED,
     PKV__PART_TAIL,
-    PKV__PART_BATCH, /* running requests, integrated along with the slots */
+    PKV__PART_CACHED,
+    PKV__PART_DEAD,
+    PKV__PART_LOGICAL,      /* resident tokens, shared ones counted every time */
+    PKV__PART_SHARED_UNITS, /* paged: what all rows would take without sharing ... */
+    PKV__PART_USED_UNITS,   /* ... and what they take */
+    PKV__PART_BATCH,        /* running requests, integrated along with the units */
+    PKV__PART_SCATTER_PPM,  /* 10^6 * (free - largest free run) / free, cut below; 0 if free is 0 */
     PKV__PART_COUNT
 } pkv__sim_part;
 
@@ -52,30 +63,35 @@ typedef struct pkv__sim_stretch {
 
 typedef struct pkv__sim_account {
     pkv_sim_window window;
-    int64_t pool_tokens;
-    int64_t window_end_ns;          /* of PKV_SIM_WINDOW_ARRIVALS */
+    int64_t pool_units;
+    int64_t window_end_ns;          /* of PKV_SIM_WINDOW_ARRIVALS; INT64_MAX while not known */
     bool started;                   /* the first request is admitted */
-    pkv__i128 sum[PKV__PART_COUNT]; /* slot * ns */
+    pkv__i128 sum[PKV__PART_COUNT]; /* unit * ns */
+    pkv__i128 waste_waited;         /* (pool - token) * ns while somebody waited */
     pkv__i128 window_ns, waited_ns;
 } pkv__sim_account;
 
 pkv__i128 pkv__sim_stretch_ns(const pkv__sim_stretch *s);
 /* Largest n such that n steps last at most limit_ns; 0 if not even one does. */
 int64_t pkv__sim_stretch_within(const pkv__sim_stretch *s, int64_t limit_ns);
-/* Every part >= 0 and the summed ones equal C. */
-bool pkv__sim_sample_valid(const pkv__sim_sample *sample, int64_t pool_tokens);
+/* Every part >= 0 and the summed ones equal the pool. */
+bool pkv__sim_sample_valid(const pkv__sim_sample *sample, int64_t pool_units);
 /* Add a stretch that begins at now_ns with sample `first` and whose last step has sample `last`
  * (equal if n is 1). A stretch of several steps does not cross the end of the window. */
 void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int64_t now_ns,
                           const pkv__sim_sample *first, const pkv__sim_sample *last);
-/* Fill window_ns, waited_ns, mean_batch and split. */
+/* Fill window_ns, waited_ns, mean_batch, split, waste_waited, sharing_saving and scatter. */
 void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out);
 
 /* ---------------------------------------------------------------- addresses */
 
+typedef struct pkv__sim_chunk {
+    int32_t addr, q; /* q 0: none held */
+} pkv__sim_chunk;
+
 typedef struct pkv__sim_addr_ops {
     const char *name;
-    bool has_places; /* false: any free slots will do, so none is ever unusable */
+    bool has_places; /* false: any free slots will do, so none is ever unusable, and no map */
     /* At most max_chunks are taken at a time. */
     pkv_status (*create)(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
                          void **out);
@@ -86,42 +102,116 @@ typedef struct pkv__sim_addr_ops {
     bool (*take)(void *self, int32_t h, int32_t *addr, int32_t *q);
     void (*give)(void *self, int32_t addr, int32_t q);
     int32_t (*n_free)(const void *self);
+    int32_t (*largest_free)(const void *self); /* longest free run or chunk; O(log n) */
+    int32_t (*n_free_chunks)(const void *self);
+    /* Slide every chunk down, in order of address, so that one run is free behind them. chunks[0 ..
+     * n) are all that are taken, in any order; their addr is updated. Returns slots moved. NULL
+     * unless the allocator compacts. O(n log n). */
+    int64_t (*compact)(void *self, pkv__sim_chunk **chunks, int32_t n);
 } pkv__sim_addr_ops;
 
 extern const pkv__sim_addr_ops pkv__sim_addr_buddy, pkv__sim_addr_ideal;
 extern const pkv__sim_addr_ops pkv__sim_addr_first_fit, pkv__sim_addr_best_fit;
+extern const pkv__sim_addr_ops pkv__sim_addr_next_fit, pkv__sim_addr_compact;
 /* By pkv_sim_addr; NULL for an unknown value. */
 const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr);
 
 /* ---------------------------------------------------------------- policies */
 
+/* What a policy did besides giving and taking room, since it was asked last. */
+typedef struct pkv__sim_costs {
+    int64_t ns;           /* the step takes so much longer */
+    int64_t moved_tokens; /* by compaction */
+} pkv__sim_costs;
+
+/* A running request and the resident tokens of each of its sequences. */
+typedef struct pkv__sim_held {
+    int64_t r;
+    int32_t u;
+} pkv__sim_held;
+
+/* Slots of one map cell by pkv_sim_map_state; PKV_SIM_MAP_FREE is not counted, it is the rest. */
+#define PKV__MAP_STATES 6
+typedef struct pkv__sim_cell {
+    int64_t slots[PKV__MAP_STATES];
+} pkv__sim_cell;
+/* Add `state` to the cells of a pool of C slots that [from, to) covers; cell k of n begins at slot
+ * floor(k * C / n). */
+void pkv__sim_map_add(pkv__sim_cell *cells, int32_t n_cells, int64_t pool, int64_t from, int64_t to,
+                      pkv_sim_map_state state);
+
+/* The engine calls with u = i + g, tokens of each of the request's sequences. Any status but PKV_OK
+ * and PKV_E_NO_BLOCKS ends the run. */
 typedef struct pkv__sim_policy_ops {
     pkv_status (*create)(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
                          void **out);
     void (*destroy)(void *self);
+    /* Units per slot: 1, vattn: b. */
+    int64_t (*units_per_slot)(const void *self);
     /* Could this request finish if it had the pool alone? (f <= M is known.) */
     bool (*fits_empty)(const void *self, int64_t r);
-    /* Take what u tokens need. PKV_E_NO_BLOCKS: not now, nothing changed. */
-    pkv_status (*admit)(void *self, int64_t r, int32_t u, bool pool_is_empty);
-    /* Room for token u + 1. PKV_E_NO_BLOCKS: preempt somebody, nothing changed. */
+    /* Prompt tokens that admit would find, without changing anything. */
+    int32_t (*probe)(const void *self, int64_t r, int32_t u);
+    /* Take what u tokens need; *cached of them need not be computed. PKV_E_NO_BLOCKS: not now,
+     * nothing changed; then it does not succeed before something was released or suspended either,
+     * unless the pool becomes empty. */
+    pkv_status (*admit)(void *self, int64_t r, int32_t u, bool pool_is_empty, int32_t *cached);
+    /* Room for token u + 1 of every sequence, all or nothing. PKV_E_NO_BLOCKS: preempt somebody. */
     pkv_status (*grow)(void *self, int64_t r, int32_t u);
     pkv_status (*release)(void *self, int64_t r);
+    /* Move a running request to the swap space, and back. PKV_E_NO_BLOCKS: no room there (suspend:
+     * the engine releases it instead), nothing changed. NULL: the policy never swaps. */
+    pkv_status (*suspend)(void *self, int64_t r, int32_t u);
+    pkv_status (*resume)(void *self, int64_t r, int32_t u, bool pool_is_empty);
     /* After grow at u: how many steps until grow has something to do again, >= 1. */
     int64_t (*leap_limit)(const void *self, int64_t r, int32_t u);
-    /* Slots that must be free before r is admitted with u tokens, wherever they lie. */
+    /* Units that must be free before r is admitted (resumed) with u tokens, wherever they lie. */
     int64_t (*need)(const void *self, int64_t r, int32_t u);
-    /* Can free slots lie in the wrong places? */
+    /* Units that running request r holds, shared ones included. */
+    int64_t (*held)(const void *self, int64_t r);
+    /* Can free units lie in the wrong places? */
     bool (*has_places)(const void *self);
-    /* Add what running request r with u tokens holds. The naive engine sums these ... */
+    /* Nobody is admitted now, whatever is free (static-batch). */
+    bool (*closed)(const void *self);
+    /* Add what running request r with u tokens per sequence holds, as if nothing were shared: the
+     * parts LOGICAL, RESERVATION, INTERNAL, ROUNDING. The naive engine sums these and adds nothing
+     * for requests that do not run ... */
     void (*usage_of)(const void *self, int64_t r, int32_t u, pkv__sim_sample *sample);
-    /* ... and they equal this: all running requests, `tokens` resident tokens together. Sets the
-     * four parts that requests hold, watermark and tail, and the free slots as *n_free. */
+    /* ... and they equal this (but for the part DEAD of INTERNAL): all running requests, whose
+     * sequences have `tokens` resident tokens together. Sets every part but UNUSABLE, SHORTAGE,
+     * LIMITED, IDLE and BATCH, and the free units as *n_free. Linear in `tokens` while no other
+     * function is called. TOKEN = LOGICAL - (SHARED_UNITS - USED_UNITS). */
     void (*usage)(const void *self, int64_t tokens, pkv__sim_sample *sample, int64_t *n_free);
+    /* Longest free run; *n_free where places do not matter. */
+    int64_t (*largest_free)(const void *self);
+    /* Hand over the costs and forget them. */
+    void (*take_costs)(void *self, pkv__sim_costs *costs);
+    /* Counts and sums of the policy's own: hits, copied_blocks, swapped_blocks, n_failed_takes,
+     * frag_index, n_compactions, compacted_tokens. */
+    void (*result)(const void *self, pkv_sim_result *out);
+    /* Fill zeroed cells from the n running requests; false: the policy has no addresses. */
+    bool (*map)(const void *self, const pkv__sim_held *running, int32_t n, pkv__sim_cell *cells,
+                int32_t n_cells);
     /* Compare with the model; PKV_E_CORRUPT. Only called with cfg.check. */
     pkv_status (*check)(void *self);
 } pkv__sim_policy_ops;
 
-extern const pkv__sim_policy_ops pkv__sim_policy_contig, pkv__sim_policy_paged;
+extern const pkv__sim_policy_ops pkv__sim_policy_contig, pkv__sim_policy_static;
+extern const pkv__sim_policy_ops pkv__sim_policy_paged, pkv__sim_policy_vattn;
+
+/* Sequences of each request. */
+int32_t pkv__sim_n_seqs(const pkv_sim_policy *policy);
+
+/* ---------------------------------------------------------------- what policies share */
+
+/* For ops that do not matter to a policy: nothing found, never closed, no costs, no map. */
+int32_t pkv__sim_no_probe(const void *self, int64_t r, int32_t u);
+bool pkv__sim_never_closed(const void *self);
+void pkv__sim_no_costs(void *self, pkv__sim_costs *costs);
+void pkv__sim_no_result(const void *self, pkv_sim_result *out);
+bool pkv__sim_no_map(const void *self, const pkv__sim_held *running, int32_t n,
+                     pkv__sim_cell *cells, int32_t n_cells);
+int64_t pkv__sim_unit_is_slot(const void *self);
 
 /* What one chunk with h asked, q granted, f final and u resident tokens adds to a sample. */
 void pkv__sim_chunk_usage(int32_t h, int32_t q, int32_t f, int32_t u, pkv__sim_sample *sample);

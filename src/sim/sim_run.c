@@ -23,6 +23,10 @@ static pkv_status check_policy_fields(const pkv_sim_config *cfg)
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "a pool of %d slots has no room for a block of %d", cfg->pool_tokens,
                            p->block_tokens);
+    case PKV_SIM_STATIC_BATCH:
+    case PKV_SIM_ORCA_REAL:
+    case PKV_SIM_VATTN:
+        break;
     }
     return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG, "policy: unknown kind %d", (int)p->kind);
 }
@@ -109,7 +113,6 @@ static pkv_status engine_init(pkv__sim_engine *e, const pkv_sim_config *cfg,
     };
     e->ops = cfg->policy.kind == PKV_SIM_PAGED ? &pkv__sim_policy_paged : &pkv__sim_policy_contig;
     e->account.window = choose_window(cfg, reqs, n);
-    e->account.pool_tokens = cfg->pool_tokens;
     e->account.window_end_ns = reqs[n - 1].arrival_ns;
     pkv_status status = PKV_E_NO_MEMORY;
     e->req = pkv__alloc(alloc, (size_t)n * sizeof(pkv__sim_req), _Alignof(pkv__sim_req));
@@ -122,6 +125,7 @@ static pkv_status engine_init(pkv__sim_engine *e, const pkv_sim_config *cfg,
     if (status != PKV_OK) goto fail;
     status = e->ops->create(cfg, reqs, n, &e->policy);
     if (status != PKV_OK) goto fail;
+    e->account.pool_units = cfg->pool_tokens * e->ops->units_per_slot(e->policy);
     return PKV_OK;
 
 fail:
@@ -160,7 +164,7 @@ static void latency_dist(const pkv__sim_engine *e, latency_kind kind, double *va
             break;
         }
     }
-    pkv_sim_dist_of(values, n, out);
+    pkv_sim_dist_of(values, n, e->cfg->percentile_nearest, out);
 }
 
 static pkv_status collect(const pkv__sim_engine *e, pkv_sim_result *out)

@@ -467,8 +467,8 @@ static pkv_status check_args(const pkv_sim_trace_config *cfg)
     return PKV_OK;
 }
 
-pkv_status pkv_sim_trace_read_csv(pkv_sim_read_fn read, void *ctx, const pkv_sim_trace_config *cfg,
-                                  pkv_sim_trace *out)
+pkv_status pkv_sim_trace_read(pkv_sim_read_fn read, void *ctx, const pkv_sim_trace_config *cfg,
+                              pkv_sim_trace *out)
 {
     if (!read || !cfg || !out) return PKV_E_INVALID_ARG;
     if (out->struct_size != sizeof(*out)) return PKV_E_ABI;

@@ -179,11 +179,13 @@ static int inspect_loaded(const fragsim_report *rep)
 {
     fragsim_print_input(stdout, rep->input, rep->opts);
     const pkv_sim_config longest = { .struct_size = sizeof(longest),
-                                     .policy = { PKV_SIM_PAGED, PKV_SIM_ADDR_BUDDY, 16 },
+                                     .policy = PKV_SIM_POLICY_INIT,
                                      .pool_tokens = INT32_MAX,
                                      .max_model_len = 1 << 30,
                                      .max_num_seqs = 1,
-                                     .step_base_ns = 1 };
+                                     .step_base_ns = 1,
+                                     .kv_bytes_per_token = 1,
+                                     .tensor_token_bytes = 1 };
     pkv_sim_forms forms = PKV_SIM_FORMS_INIT;
     if (pkv_sim_closed_forms(&longest, rep->input->reqs, rep->input->n, &forms) == PKV_OK)
         fprintf(stdout, "           E[out^2]/E[out] %.1f\n", forms.output_bias);

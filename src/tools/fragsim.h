@@ -20,7 +20,7 @@ typedef struct fragsim_options {
     const char *command; /* "run" or "inspect" */
     const char *trace_path;
     const char *lengths_text; /* "sharegpt-like", ...; NULL: not given */
-    pkv_sim_gen_config gen;
+    uint64_t seed;
     int64_t rate_micro;        /* --request-rate; 0: inf */
     int64_t target_rate_micro; /* --target-rate */
     bool all_at_once, strict, quiet, print_repro;

@@ -47,7 +47,7 @@ static bool read_trace(const fragsim_options *o, fragsim_report *report, fragsim
     cfg.duration_ns = o->duration_ns >= 0 ? o->duration_ns : 0;
     cfg.log = (pkv_logger){ listen_to, &l };
     out->trace = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read_csv(read_stream, &l, &cfg, &out->trace);
+    const pkv_status status = pkv_sim_trace_read(read_stream, &l, &cfg, &out->trace);
     if (!standard) fclose(file);
     if (status == PKV_E_NO_MEMORY) fragsim_complain("%s: out of memory", l.path);
     if (status != PKV_OK) return false;
@@ -96,7 +96,10 @@ static bool arrange_arrivals(const fragsim_options *o, fragsim_input *in)
     if (o->all_at_once)
         for (int64_t r = 0; r < in->n; r++) in->reqs[r].arrival_ns = 0;
     if (!drawn) return true;
-    return pkv_sim_arrivals(o->gen.seed, o->rate_micro, in->reqs, in->n) == PKV_OK ||
+    pkv_sim_arrival_config arrivals = PKV_SIM_ARRIVAL_CONFIG_INIT;
+    arrivals.rate_micro = o->rate_micro;
+    arrivals.seed = o->seed;
+    return pkv_sim_arrivals(&arrivals, in->reqs, in->n) == PKV_OK ||
            fragsim_complain("--request-rate: so low that the arrivals take 70 years and more");
 }
 
@@ -126,12 +129,12 @@ static bool draw(const fragsim_options *o, fragsim_input *out)
     out->n = o->num_prompts >= 0 ? o->num_prompts : FRAGSIM_USUAL_PROMPTS;
     out->reqs = malloc((size_t)out->n * sizeof(*out->reqs));
     if (!out->reqs) return fragsim_complain("out of memory for %lld requests", (long long)out->n);
-    pkv_sim_gen_config gen = o->gen;
-    gen.rate_micro = o->all_at_once       ? 0
-                     : o->rate_micro >= 0 ? o->rate_micro
-                                          : FRAGSIM_USUAL_RATE_MICRO;
-    gen.log.fn = gen_log;
-    return pkv_sim_generate(&gen, out->reqs, out->n) == PKV_OK;
+    const int64_t rate_micro = o->all_at_once       ? 0
+                               : o->rate_micro >= 0 ? o->rate_micro
+                                                    : FRAGSIM_USUAL_RATE_MICRO;
+    const pkv_logger log = { gen_log, NULL };
+    return pkv_sim_draw(o->lengths_text ? o->lengths_text : "sharegpt-like", o->seed, rate_micro,
+                        &log, out->reqs, out->n) == PKV_OK;
 }
 
 static bool describe(fragsim_input *in)
@@ -139,9 +142,9 @@ static bool describe(fragsim_input *in)
     double *values = malloc((size_t)in->n * sizeof(*values));
     if (!values) return fragsim_complain("out of memory");
     for (int64_t r = 0; r < in->n; r++) values[r] = in->reqs[r].prompt_tokens;
-    pkv_sim_dist_of(values, in->n, &in->prompt);
+    pkv_sim_dist_of(values, in->n, false, &in->prompt);
     for (int64_t r = 0; r < in->n; r++) values[r] = in->reqs[r].output_tokens;
-    pkv_sim_dist_of(values, in->n, &in->output);
+    pkv_sim_dist_of(values, in->n, false, &in->output);
     free(values);
     return true;
 }

@@ -92,7 +92,7 @@ static void put_arrivals(json_t *o, const fragsim_report *rep)
     put(o, "requests_per_s", or_null(rate_micro > 0, (double)rate_micro / 1e6));
     put(o, "seed",
         strcmp(how, "poisson") == 0 || rep->input->from_generator
-            ? json_integer((json_int_t)opts->gen.seed)
+            ? json_integer((json_int_t)opts->seed)
             : json_null());
 }
 

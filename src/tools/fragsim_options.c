@@ -44,28 +44,7 @@ static bool set_trace(fragsim_options *o, const char *v)
 static bool set_lengths(fragsim_options *o, const char *v)
 {
     o->lengths_text = v;
-    if (strcmp(v, "sharegpt-like") == 0) {
-        o->gen.lengths = PKV_SIM_SHAREGPT_LIKE;
-        return true;
-    }
-    if (strcmp(v, "alpaca-like") == 0) {
-        o->gen.lengths = PKV_SIM_ALPACA_LIKE;
-        return true;
-    }
-    const char *comma = strchr(v, ',');
-    if (strncmp(v, "fixed:", 6) == 0 && comma) {
-        bool exact;
-        int64_t i = 0, n = 0;
-        const char *first = v + 6;
-        if (fragsim_parse_decimal(first, (size_t)(comma - first), 0, &i, &exact) && exact &&
-            i >= 1 && i <= 1 << 30 && fragsim_parse_whole(comma + 1, 1, 1 << 30, &n)) {
-            o->gen.lengths = PKV_SIM_FIXED;
-            o->gen.fixed_prompt = (int32_t)i;
-            o->gen.fixed_output = (int32_t)n;
-            return true;
-        }
-    }
-    return fragsim_complain("--lengths: '%s' is not sharegpt-like, alpaca-like or fixed:IN,OUT", v);
+    return true;
 }
 
 static bool set_request_rate(fragsim_options *o, const char *v)
@@ -105,7 +84,7 @@ static bool set_seed(fragsim_options *o, const char *v)
 {
     int64_t seed;
     if (!set_whole("--seed", v, 0, INT64_MAX, &seed)) return false;
-    o->gen.seed = (uint64_t)seed;
+    o->seed = (uint64_t)seed;
     o->seed_given = true;
     return true;
 }
@@ -443,7 +422,6 @@ bool fragsim_options_parse(int argc, char **argv, fragsim_options *out)
 {
     *out = (fragsim_options){
         .command = argv[1],
-        .gen = PKV_SIM_GEN_CONFIG_INIT,
         .rate_micro = -1,
         .target_rate_micro = -1,
         .num_prompts = -1,

@@ -149,7 +149,7 @@ void fragsim_print_input(FILE *out, const fragsim_input *in, const fragsim_optio
     } else {
         fprintf(out, "drawn      %s, seed %llu\n",
                 opts->lengths_text ? opts->lengths_text : "sharegpt-like",
-                (unsigned long long)opts->gen.seed);
+                (unsigned long long)opts->seed);
     }
     fprintf(out, "requests   %lld", (long long)in->n);
     if (span_ns > 0)

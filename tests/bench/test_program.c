@@ -319,10 +319,8 @@ static void test_sampling(void **state)
     check_schema(root);
     assert_int_equal(json_array_size(json_object_get(root, "cases")), 6);
     for (int g = 0; g < 2; g++) {
-        pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-        gen.lengths = g == 0 ? PKV_SIM_SHAREGPT_LIKE : PKV_SIM_ALPACA_LIKE;
-        gen.seed = 5;
-        assert_int_equal(pkv_sim_generate(&gen, reqs, 50), PKV_OK);
+        const char *const lengths = g == 0 ? "sharegpt-like" : "alpaca-like";
+        assert_int_equal(pkv_sim_draw(lengths, 5, 8000000, NULL, reqs, 50), PKV_OK);
         for (int n = 2; n <= 6; n += 2) {
             double saved = 0, all = 0;
             for (int r = 0; r < 50; r++)

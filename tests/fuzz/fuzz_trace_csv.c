@@ -42,7 +42,7 @@ static pkv_status read_in_pieces(const uint8_t *data, size_t size, size_t chunk,
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     cfg.strict = strict;
     *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    return pkv_sim_trace_read_csv(hand_out, &s, &cfg, out);
+    return pkv_sim_trace_read(hand_out, &s, &cfg, out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -46,7 +46,7 @@ static void load(const char *name, int64_t max_requests, pkv_sim_trace *out)
     cfg.log.fn = print_log;
     cfg.max_requests = max_requests;
     *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read_csv(read_file, file, &cfg, out);
+    const pkv_status status = pkv_sim_trace_read(read_file, file, &cfg, out);
     fclose(file);
     assert_int_equal(status, PKV_OK);
 }
@@ -188,11 +188,11 @@ static void test_anchors(void **state)
         assert_non_null(v);
         pkv_sim_dist d;
         for (int64_t r = 0; r < t.n_reqs; r++) v[r] = t.reqs[r].prompt_tokens;
-        pkv_sim_dist_of(v, t.n_reqs, &d);
+        pkv_sim_dist_of(v, t.n_reqs, false, &d);
         assert_true(fabs(d.mean - files[k].in) < 0.006 && d.p50 == files[k].in_p50);
         if (files[k].in_p99 >= 0) assert_true(fabs(d.p99 - files[k].in_p99) < 0.51);
         for (int64_t r = 0; r < t.n_reqs; r++) v[r] = t.reqs[r].output_tokens;
-        pkv_sim_dist_of(v, t.n_reqs, &d);
+        pkv_sim_dist_of(v, t.n_reqs, false, &d);
         assert_true(fabs(d.mean - files[k].out) < 0.006 && d.p50 == files[k].out_p50);
         free(v);
         pkv_sim_trace_free(&t);

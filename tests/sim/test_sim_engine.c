@@ -112,8 +112,7 @@ static void test_batch_integral(void **state)
     (void)state;
     enum { N = 500 };
     pkv_sim_request reqs[N];
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-    assert_int_equal(pkv_sim_generate(&gen, reqs, N), PKV_OK);
+    assert_int_equal(pkv_sim_draw("sharegpt-like", 0, 8000000, NULL, reqs, N), PKV_OK);
     int64_t sum_o = 0;
     for (int r = 0; r < N; r++) sum_o += reqs[r].output_tokens;
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
@@ -187,7 +186,7 @@ static void test_too_long_is_exact(void **state)
     assert_int_equal(res.first_too_long, 1);
     expect_close(res.split.tail, 15.0 / 95, 1e-12);
 
-    cfg.policy = (pkv_sim_policy){ PKV_SIM_MAX, PKV_SIM_ADDR_BUDDY, 0 }; /* root 64 < 128 */
+    cfg.policy = (pkv_sim_policy){ .kind = PKV_SIM_MAX, .n_seqs = 1 }; /* root 64 < 128 */
     assert_int_equal(pkv_sim_run(&cfg, reqs, 4, &res), PKV_OK);
     assert_int_equal(res.n_finished, 0);
     assert_int_equal(res.norm_s.n, 0);
@@ -260,19 +259,17 @@ static void test_generator_moments(void **state)
     pkv_sim_request *reqs = malloc(N * sizeof(*reqs));
     assert_non_null(reqs);
     static const struct {
-        pkv_sim_lengths lengths;
+        const char *lengths;
         double in, in_tol, out, out_tol, bias, bias_tol;
     } want[] = {
         /* the paper's set has means 161.31 and 337.99; its Fig. 2 implies a bias of 595 */
-        { PKV_SIM_SHAREGPT_LIKE, 161.3, 1, 338, 2.5, 595, 12 },
-        { PKV_SIM_ALPACA_LIKE, 19.3, 0.2, 62.0, 0.5, 116.9, 1.5 },
+        { "sharegpt-like", 161.3, 1, 338, 2.5, 595, 12 },
+        { "alpaca-like", 19.3, 0.2, 62.0, 0.5, 116.9, 1.5 },
     };
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
     for (size_t k = 0; k < PKV_ARRAY_LEN(want); k++) {
-        pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-        gen.lengths = want[k].lengths;
-        gen.seed = first_seed(11);
-        assert_int_equal(pkv_sim_generate(&gen, reqs, N), PKV_OK);
+        assert_int_equal(pkv_sim_draw(want[k].lengths, first_seed(11), 8000000, NULL, reqs, N),
+                         PKV_OK);
         pkv_sim_forms f = PKV_SIM_FORMS_INIT;
         assert_int_equal(pkv_sim_closed_forms(&cfg, reqs, N, &f), PKV_OK);
         assert_int_equal(f.n, N);
@@ -300,13 +297,11 @@ static void run_paper(const char *policy, int32_t watermark_ppm, double got[5], 
     for (int k = 0; k < 5; k++) got[k] = 0;
     *preempted = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
         pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
         pkv_sim_result res = PKV_SIM_RESULT_INIT;
-        gen.seed = seed;
         cfg.watermark_ppm = watermark_ppm;
         cfg.log.fn = print_log;
-        assert_int_equal(pkv_sim_generate(&gen, reqs, N), PKV_OK);
+        assert_int_equal(pkv_sim_draw("sharegpt-like", seed, 8000000, NULL, reqs, N), PKV_OK);
         assert_int_equal(pkv_sim_policy_parse(policy, &cfg.log, &cfg.policy), PKV_OK);
         assert_int_equal(pkv_sim_run(&cfg, reqs, N, &res), PKV_OK);
         assert_int_equal(res.window, PKV_SIM_WINDOW_ARRIVALS);
@@ -387,12 +382,11 @@ static void test_closed_form_of_max(void **state)
     enum { N = 3000 };
     pkv_sim_request *reqs = malloc(N * sizeof(*reqs));
     assert_non_null(reqs);
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
     pkv_sim_result res = PKV_SIM_RESULT_INIT;
     pkv_sim_forms f = PKV_SIM_FORMS_INIT;
-    cfg.policy = (pkv_sim_policy){ PKV_SIM_MAX, PKV_SIM_ADDR_BUDDY, 0 };
-    assert_int_equal(pkv_sim_generate(&gen, reqs, N), PKV_OK);
+    cfg.policy = (pkv_sim_policy){ .kind = PKV_SIM_MAX, .n_seqs = 1 };
+    assert_int_equal(pkv_sim_draw("sharegpt-like", 0, 8000000, NULL, reqs, N), PKV_OK);
     assert_int_equal(pkv_sim_run(&cfg, reqs, N, &res), PKV_OK);
     assert_int_equal(pkv_sim_closed_forms(&cfg, reqs, N, &f), PKV_OK);
     assert_int_equal(f.max_batch_buddy, 7);

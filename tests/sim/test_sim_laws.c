@@ -20,13 +20,9 @@ static void expect_close(const char *what, double got, double want, double toler
         fail_msg("%s is %.17g, expected %.17g +- %g", what, got, want, tolerance);
 }
 
-static void draw(pkv_sim_request *reqs, pkv_sim_lengths lengths, int64_t rate_micro, uint64_t seed)
+static void draw(pkv_sim_request *reqs, const char *lengths, int64_t rate_micro, uint64_t seed)
 {
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-    gen.lengths = lengths;
-    gen.rate_micro = rate_micro;
-    gen.seed = seed;
-    assert_int_equal(pkv_sim_generate(&gen, reqs, N), PKV_OK);
+    assert_int_equal(pkv_sim_draw(lengths, seed, rate_micro, NULL, reqs, N), PKV_OK);
 }
 
 static pkv_sim_result run(const pkv_sim_config *base, const char *policy,
@@ -50,25 +46,24 @@ static void test_draws_are_prefixes(void **state)
 {
     (void)state;
     pkv_sim_request a[N], b[N];
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-    gen.seed = 9;
-    assert_int_equal(pkv_sim_generate(&gen, a, N), PKV_OK);
-    assert_int_equal(pkv_sim_generate(&gen, b, 100), PKV_OK);
+    draw(a, "sharegpt-like", 8000000, 9);
+    assert_int_equal(pkv_sim_draw("sharegpt-like", 9, 8000000, NULL, b, 100), PKV_OK);
     assert_memory_equal(a, b, 100 * sizeof(a[0]));
-    gen.rate_micro = 0;
-    assert_int_equal(pkv_sim_generate(&gen, b, N), PKV_OK);
+    draw(b, "sharegpt-like", 0, 9);
     for (int r = 0; r < N; r++) {
         assert_int_equal(a[r].prompt_tokens, b[r].prompt_tokens);
         assert_int_equal(a[r].output_tokens, b[r].output_tokens);
         assert_int_equal(b[r].arrival_ns, 0);
     }
-    assert_int_equal(pkv_sim_arrivals(9, 8000000, b, N), PKV_OK);
+    pkv_sim_arrival_config arrivals = PKV_SIM_ARRIVAL_CONFIG_INIT;
+    arrivals.seed = 9;
+    assert_int_equal(pkv_sim_arrivals(&arrivals, b, N), PKV_OK);
     assert_memory_equal(a, b, sizeof(a));
-    gen.rate_micro = 1; /* one request per 10^6 s: 2^62 ns are 4.6e9 s */
+    arrivals.rate_micro = 1; /* one request per 10^6 s: 2^62 ns are 4.6e9 s */
     pkv_sim_request *many = malloc(8000 * sizeof(*many));
     assert_non_null(many);
     many[0].arrival_ns = -5;
-    assert_int_equal(pkv_sim_generate(&gen, many, 8000), PKV_E_LIMIT);
+    assert_int_equal(pkv_sim_arrivals(&arrivals, many, 8000), PKV_E_LIMIT);
     assert_int_equal(many[0].arrival_ns, -5);
     free(many);
 }
@@ -79,7 +74,7 @@ static void test_block_of_one(void **state)
     (void)state;
     pkv_sim_request reqs[N];
     const pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 8000000, 1);
+    draw(reqs, "sharegpt-like", 8000000, 1);
     const pkv_sim_result r = run(&cfg, "paged:block=1", reqs);
     expect_close("internal", r.split.internal * cfg.pool_tokens, r.mean_batch, 1e-9);
 }
@@ -93,7 +88,7 @@ static void test_block_of_all(void **state)
     cfg.max_model_len = 512;
     cfg.pool_tokens = 512 * 9;
     cfg.watermark_ppm = 0;
-    draw(reqs, PKV_SIM_ALPACA_LIKE, 30000000, 2);
+    draw(reqs, "alpaca-like", 30000000, 2);
     const pkv_sim_result paged = run(&cfg, "paged:block=512", reqs);
     const pkv_sim_result max = run(&cfg, "max:ideal", reqs);
     assert_int_equal(paged.n_steps, max.n_steps);
@@ -111,7 +106,7 @@ static void test_scaled_time(void **state)
     enum { K = 7 };
     pkv_sim_request reqs[N], slow[N];
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT, slow_cfg = PKV_SIM_CONFIG_INIT;
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 8000000, 3);
+    draw(reqs, "sharegpt-like", 8000000, 3);
     memcpy(slow, reqs, sizeof(slow));
     for (int r = 0; r < N; r++) slow[r].arrival_ns *= K;
     slow_cfg.step_base_ns *= K;
@@ -134,7 +129,7 @@ static void test_more_slots(void **state)
 {
     (void)state;
     pkv_sim_request reqs[N];
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 0, 4);
+    draw(reqs, "sharegpt-like", 0, 4);
     static const char *const policies[] = { "max:ideal", "oracle:ideal", "paged:block=16" };
     for (size_t k = 0; k < PKV_ARRAY_LEN(policies); k++) {
         double before = 0;
@@ -156,7 +151,7 @@ static void test_no_pressure(void **state)
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
     cfg.pool_tokens = 1 << 21;
     cfg.max_num_seqs = N;
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 8000000, 5);
+    draw(reqs, "sharegpt-like", 8000000, 5);
     const pkv_sim_result want = run(&cfg, "max", reqs);
     for (size_t k = 0; k < PKV_ARRAY_LEN(all_policies); k++) {
         const pkv_sim_result r = run(&cfg, all_policies[k], reqs);
@@ -178,7 +173,7 @@ static void test_limited(void **state)
     pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
     cfg.pool_tokens = 1 << 20;
     cfg.max_num_seqs = 3;
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 0, 6);
+    draw(reqs, "sharegpt-like", 0, 6);
     for (size_t k = 0; k < PKV_ARRAY_LEN(all_policies); k++) {
         const pkv_sim_result r = run(&cfg, all_policies[k], reqs);
         assert_int_equal(r.max_batch, 3);
@@ -200,10 +195,7 @@ static void test_alpaca_batches(void **state)
     } want[] = { { "max", 7.00, 0.05 }, { "pow2", 43.24, 3 }, { "oracle", 72.75, 6 } };
     pkv_sim_request *reqs = malloc(MANY * sizeof(*reqs));
     assert_non_null(reqs);
-    pkv_sim_gen_config gen = PKV_SIM_GEN_CONFIG_INIT;
-    gen.lengths = PKV_SIM_ALPACA_LIKE;
-    gen.rate_micro = 30000000;
-    assert_int_equal(pkv_sim_generate(&gen, reqs, MANY), PKV_OK);
+    assert_int_equal(pkv_sim_draw("alpaca-like", 0, 30000000, NULL, reqs, MANY), PKV_OK);
     for (size_t k = 0; k < PKV_ARRAY_LEN(want); k++) {
         pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
         pkv_sim_result res = PKV_SIM_RESULT_INIT;
@@ -243,7 +235,7 @@ static void test_each_allocation_fails(void **state)
 {
     (void)state;
     pkv_sim_request reqs[N];
-    draw(reqs, PKV_SIM_SHAREGPT_LIKE, 8000000, 7);
+    draw(reqs, "sharegpt-like", 8000000, 7);
     for (size_t k = 0; k < PKV_ARRAY_LEN(all_policies); k++) {
         for (int allowed = 0;; allowed++) {
             miser m = { allowed, 0 };

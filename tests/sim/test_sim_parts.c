@@ -272,7 +272,7 @@ static void test_leap_integral(void **state)
 {
     (void)state;
     const pkv__sim_stretch leap = { .n = 1000, .first_ns = 12345, .slope_ns = 67, .waited = true };
-    pkv__sim_account a = { .window = PKV_SIM_WINDOW_ALL, .pool_tokens = 90000, .started = true };
+    pkv__sim_account a = { .window = PKV_SIM_WINDOW_ALL, .pool_units = 90000, .started = true };
     pkv__sim_account b = a;
     pkv__sim_sample first = { { 0 } }, last;
     first.part[PKV__PART_TOKEN] = 1000;
@@ -309,22 +309,22 @@ static void test_percentiles(void **state)
     (void)state;
     double v[100];
     pkv_sim_dist d;
-    pkv_sim_dist_of(v, 0, &d);
+    pkv_sim_dist_of(v, 0, false, &d);
     assert_int_equal(d.n, 0);
     v[0] = 7;
-    pkv_sim_dist_of(v, 1, &d);
+    pkv_sim_dist_of(v, 1, false, &d);
     assert_true(d.mean == 7 && d.p50 == 7 && d.p99 == 7 && d.max == 7);
     v[0] = 10;
     v[1] = 0;
-    pkv_sim_dist_of(v, 2, &d);
+    pkv_sim_dist_of(v, 2, false, &d);
     assert_true(d.p50 == 5 && d.p90 == 9 && d.max == 10);
     for (int k = 0; k < 100; k++) v[k] = 99 - k; /* 0 .. 99 */
-    pkv_sim_dist_of(v, 100, &d);
+    pkv_sim_dist_of(v, 100, false, &d);
     assert_true(d.mean == 49.5 && d.p50 == 49.5);
     assert_true(fabs(d.p90 - 89.1) < 1e-12);
     assert_true(fabs(d.p99 - 98.01) < 1e-12);
     for (int k = 0; k < 99; k++) v[k] = k;
-    pkv_sim_dist_of(v, 99, &d);
+    pkv_sim_dist_of(v, 99, false, &d);
     assert_true(d.p50 == 49 && d.max == 98);
 }
 
@@ -362,7 +362,7 @@ static void test_policy_texts(void **state)
         { "paged:alloc=ideal", NULL },
     };
     for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
-        pkv_sim_policy p = { PKV_SIM_MAX, PKV_SIM_ADDR_BUDDY, -5 };
+        pkv_sim_policy p = { .block_tokens = -5 };
         const pkv_status status = pkv_sim_policy_parse(cases[k].text, NULL, &p);
         if (!cases[k].name) {
             if (status != PKV_E_INVALID_ARG) fail_msg("'%s' is accepted", cases[k].text);

@@ -53,7 +53,7 @@ static pkv_status read_bytes(const char *bytes, size_t len, pkv_sim_trace_config
     last = (heard){ { 0 }, 0 };
     cfg.log = (pkv_logger){ hear, &last };
     *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read_csv(read_memory, &m, &cfg, out);
+    const pkv_status status = pkv_sim_trace_read(read_memory, &m, &cfg, out);
     if (status != PKV_OK) return status;
     int64_t n = out->n_reqs;
     for (int k = 0; k < PKV_SIM_DROP_COUNT; k++) {
@@ -157,14 +157,14 @@ static void test_chunks(void **state)
         memory m = { text, sizeof(text) - 1, chunk, false };
         pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
         pkv_sim_trace t = PKV_SIM_TRACE_INIT;
-        assert_int_equal(pkv_sim_trace_read_csv(read_memory, &m, &cfg, &t), PKV_OK);
+        assert_int_equal(pkv_sim_trace_read(read_memory, &m, &cfg, &t), PKV_OK);
         expect_two(&t);
         pkv_sim_trace_free(&t);
     }
     memory broken = { text, 60, 7, true };
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     pkv_sim_trace t = PKV_SIM_TRACE_INIT;
-    assert_int_equal(pkv_sim_trace_read_csv(read_memory, &broken, &cfg, &t), PKV_E_IO);
+    assert_int_equal(pkv_sim_trace_read(read_memory, &broken, &cfg, &t), PKV_E_IO);
 }
 
 static void test_other_formats(void **state)
@@ -295,7 +295,7 @@ static void expect_end(const char *head, char byte, int64_t most_mib, const char
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     last = (heard){ { 0 }, 0 };
     cfg.log = (pkv_logger){ hear, &last };
-    assert_int_equal(pkv_sim_trace_read_csv(read_endless, &e, &cfg, &t), PKV_E_FORMAT);
+    assert_int_equal(pkv_sim_trace_read(read_endless, &e, &cfg, &t), PKV_E_FORMAT);
     if (!strstr(last.text, words)) fail_msg("said '%s', expected '%s'", last.text, words);
     assert_in_range(e.given, 1 << 20, most_mib << 20);
 }
