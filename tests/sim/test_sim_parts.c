@@ -23,17 +23,17 @@ static void test_figure_3(void **state)
     (void)state;
     pkv__sim_sample s = { { 0 } };
     pkv__sim_chunk_usage(2048, 2048, 7 + 1 + 2, 7 + 1, &s);
-    assert_int_equal(s.part[PKV__PART_TOKEN], 8);
+    assert_int_equal(s.part[PKV__PART_LOGICAL], 8);
     assert_int_equal(s.part[PKV__PART_RESERVATION], 2);
     assert_int_equal(s.part[PKV__PART_INTERNAL], 2038);
     pkv__sim_chunk_usage(512, 512, 3 + 1 + 1, 3 + 1, &s);
-    assert_int_equal(s.part[PKV__PART_TOKEN], 12);
+    assert_int_equal(s.part[PKV__PART_LOGICAL], 12);
     assert_int_equal(s.part[PKV__PART_RESERVATION], 3);
     assert_int_equal(s.part[PKV__PART_INTERNAL], 2545);
     assert_int_equal(s.part[PKV__PART_ROUNDING], 0);
     assert_true(pkv__sim_sample_valid(&s, 2560));
     assert_false(pkv__sim_sample_valid(&s, 2561));
-    s.part[PKV__PART_TOKEN] = -1;
+    s.part[PKV__PART_LOGICAL] = -1;
     s.part[PKV__PART_IDLE] = 13;
     assert_false(pkv__sim_sample_valid(&s, 2560));
 
