@@ -31,9 +31,10 @@ static void test_figure_3(void **state)
     assert_int_equal(s.part[PKV__PART_RESERVATION], 3);
     assert_int_equal(s.part[PKV__PART_INTERNAL], 2545);
     assert_int_equal(s.part[PKV__PART_ROUNDING], 0);
+    s.part[PKV__PART_TOKEN] = s.part[PKV__PART_LOGICAL]; /* nothing is shared */
     assert_true(pkv__sim_sample_valid(&s, 2560));
     assert_false(pkv__sim_sample_valid(&s, 2561));
-    s.part[PKV__PART_LOGICAL] = -1;
+    s.part[PKV__PART_TOKEN] = -1;
     s.part[PKV__PART_IDLE] = 13;
     assert_false(pkv__sim_sample_valid(&s, 2560));
 
