@@ -39,12 +39,8 @@ static bool read_trace(const fragsim_options *o, fragsim_report *report, fragsim
     FILE *file = standard ? stdin : fopen(o->trace_path, "rb");
     if (!file) return fragsim_complain("%s: cannot be opened: %s", o->trace_path, strerror(errno));
     listener l = { standard ? "stdin" : o->trace_path, report, file, 0 };
-    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
-    cfg.strict = o->strict;
-    cfg.max_requests = o->num_prompts >= 0    ? o->num_prompts
-                       : o->max_requests >= 0 ? o->max_requests
-                                              : 0;
-    cfg.duration_ns = o->duration_ns >= 0 ? o->duration_ns : 0;
+    pkv_sim_trace_config cfg = o->trace;
+    if (o->num_prompts >= 0) cfg.max_requests = o->num_prompts;
     cfg.log = (pkv_logger){ listen_to, &l };
     out->trace = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
     const pkv_status status = pkv_sim_trace_read(read_stream, &l, &cfg, &out->trace);
@@ -76,10 +72,10 @@ static bool arrange_arrivals(const fragsim_options *o, fragsim_input *in)
 {
     pkv_sim_trace *t = &in->trace;
     const char *path = o->trace_path;
-    const bool drawn = o->rate_micro > 0;
+    const bool drawn = o->arrivals.rate_micro > 0;
     if (o->seed_given && !drawn)
         return fragsim_complain("--seed: nothing is drawn when a trace is replayed; leave it out");
-    if (t->has_times && o->rate_micro >= 0)
+    if (t->has_times && o->arrivals.rate_micro >= 0)
         return fragsim_complain("%s: the trace has times, --request-rate would overwrite them; use "
                                 "--target-rate to stretch them, or --all-at-once",
                                 path);
@@ -90,16 +86,13 @@ static bool arrange_arrivals(const fragsim_options *o, fragsim_input *in)
                                     path);
         return stretch(t, o->target_rate_micro);
     }
-    if (!t->has_times && o->rate_micro < 0 && !o->all_at_once)
+    if (!t->has_times && o->arrivals.rate_micro < 0 && !o->all_at_once)
         return fragsim_complain(
             "%s: the trace has no times; give --request-rate R or --all-at-once", path);
     if (o->all_at_once)
         for (int64_t r = 0; r < in->n; r++) in->reqs[r].arrival_ns = 0;
     if (!drawn) return true;
-    pkv_sim_arrival_config arrivals = PKV_SIM_ARRIVAL_CONFIG_INIT;
-    arrivals.rate_micro = o->rate_micro;
-    arrivals.seed = o->seed;
-    return pkv_sim_arrivals(&arrivals, in->reqs, in->n) == PKV_OK ||
+    return pkv_sim_arrivals(&o->arrivals, in->reqs, in->n) == PKV_OK ||
            fragsim_complain("--request-rate: so low that the arrivals take 70 years and more");
 }
 
@@ -111,16 +104,16 @@ static bool load_trace(const fragsim_options *o, fragsim_report *report, fragsim
         return fragsim_complain("%s: %lld requests wanted, %lld usable rows there; lower "
                                 "--num-prompts",
                                 o->trace_path, (long long)o->num_prompts, (long long)out->n);
-    if (o->duration_ns >= 0 && !out->trace.has_times)
+    if (o->trace.duration_ns > 0 && !out->trace.has_times)
         return fragsim_complain("%s: --duration needs times, this trace has none", o->trace_path);
-    return strcmp(o->command, "inspect") == 0 || arrange_arrivals(o, out);
+    return o->command == FRAGSIM_INSPECT || arrange_arrivals(o, out);
 }
 
 static void gen_log(void *ctx, pkv_log_level level, const char *text)
 {
     (void)ctx;
     (void)level;
-    fragsim_complain("%s", text);
+    fragsim_complain("--lengths: %s", text);
 }
 
 static bool draw(const fragsim_options *o, fragsim_input *out)
@@ -129,12 +122,12 @@ static bool draw(const fragsim_options *o, fragsim_input *out)
     out->n = o->num_prompts >= 0 ? o->num_prompts : FRAGSIM_USUAL_PROMPTS;
     out->reqs = malloc((size_t)out->n * sizeof(*out->reqs));
     if (!out->reqs) return fragsim_complain("out of memory for %lld requests", (long long)out->n);
-    const int64_t rate_micro = o->all_at_once       ? 0
-                               : o->rate_micro >= 0 ? o->rate_micro
-                                                    : FRAGSIM_USUAL_RATE_MICRO;
+    const int64_t rate_micro = o->all_at_once                ? 0
+                               : o->arrivals.rate_micro >= 0 ? o->arrivals.rate_micro
+                                                             : FRAGSIM_USUAL_RATE_MICRO;
     const pkv_logger log = { gen_log, NULL };
-    return pkv_sim_draw(o->lengths_text ? o->lengths_text : "sharegpt-like", o->seed, rate_micro,
-                        &log, out->reqs, out->n) == PKV_OK;
+    return pkv_sim_draw(o->lengths_text ? o->lengths_text : "sharegpt-like", o->arrivals.seed,
+                        rate_micro, &log, out->reqs, out->n) == PKV_OK;
 }
 
 static bool describe(fragsim_input *in)

@@ -43,11 +43,11 @@ static json_t *config_json(const fragsim_report *rep)
     put(step, "per_batch_ns", json_integer(c->step_per_seq_ns));
     put(step, "per_token_ns", json_integer(c->step_per_token_ns));
     put(o, "step_time", step);
-    put(o, "window", json_string(fragsim_window_name(rep->results[0].window)));
+    put(o, "window", json_string(fragsim_window_name(rep->jobs[0].result.window)));
     put(o, "engine", json_string(fragsim_engine_name(c->engine)));
     put(o, "check", json_boolean(c->check));
-    for (int k = 0; k < opts->n_policies; k++)
-        json_array_append_new(policies, json_string(rep->names[k]));
+    for (int k = 0; k < rep->n_jobs; k++)
+        json_array_append_new(policies, json_string(rep->jobs[k].name));
     put(o, "policies", policies);
     return o;
 }
@@ -79,20 +79,21 @@ static void put_arrivals(json_t *o, const fragsim_report *rep)
     const fragsim_options *opts = rep->opts;
     const char *how = "trace";
     int64_t rate_micro = 0;
-    if (opts->all_at_once || opts->rate_micro == 0) {
+    if (opts->all_at_once || opts->arrivals.rate_micro == 0) {
         how = "all_at_once";
     } else if (opts->target_rate_micro > 0) {
         how = "stretched";
         rate_micro = opts->target_rate_micro;
-    } else if (opts->rate_micro > 0 || rep->input->from_generator) {
+    } else if (opts->arrivals.rate_micro > 0 || rep->input->from_generator) {
         how = "poisson";
-        rate_micro = opts->rate_micro > 0 ? opts->rate_micro : FRAGSIM_USUAL_RATE_MICRO;
+        rate_micro =
+            opts->arrivals.rate_micro > 0 ? opts->arrivals.rate_micro : FRAGSIM_USUAL_RATE_MICRO;
     }
     put(o, "arrivals", json_string(how));
     put(o, "requests_per_s", or_null(rate_micro > 0, (double)rate_micro / 1e6));
     put(o, "seed",
         strcmp(how, "poisson") == 0 || rep->input->from_generator
-            ? json_integer((json_int_t)opts->seed)
+            ? json_integer((json_int_t)opts->arrivals.seed)
             : json_null());
 }
 
@@ -103,7 +104,7 @@ static json_t *input_json(const fragsim_report *rep)
     if (rep->input->from_trace) {
         put(o, "trace", json_string(opts->trace_path));
         put(o, "rows", rows_json(&rep->input->trace));
-        put(o, "strict", json_boolean(opts->strict));
+        put(o, "strict", json_boolean(opts->trace.strict));
     } else {
         put(o, "lengths", json_string(opts->lengths_text ? opts->lengths_text : "sharegpt-like"));
     }
@@ -200,8 +201,8 @@ char *fragsim_json(const fragsim_report *rep)
     put(o, "input", input_json(rep));
     put(o, "requests", requests_json(rep));
     put(o, "closed_forms", forms_json(&rep->forms));
-    for (int k = 0; k < rep->opts->n_policies; k++)
-        json_array_append_new(policies, policy_json(rep->names[k], &rep->results[k]));
+    for (int k = 0; k < rep->n_jobs; k++)
+        json_array_append_new(policies, policy_json(rep->jobs[k].name, &rep->jobs[k].result));
     put(o, "policies", policies);
     for (int k = 0; k < rep->n_notes; k++) json_array_append_new(notes, json_string(rep->notes[k]));
     put(o, "notes", notes);

@@ -50,10 +50,10 @@ static bool set_lengths(fragsim_options *o, const char *v)
 static bool set_request_rate(fragsim_options *o, const char *v)
 {
     if (strcmp(v, "inf") == 0) {
-        o->rate_micro = 0;
+        o->arrivals.rate_micro = 0;
         return true;
     }
-    return set_rate("--request-rate", v, &o->rate_micro);
+    return set_rate("--request-rate", v, &o->arrivals.rate_micro);
 }
 static bool set_target_rate(fragsim_options *o, const char *v)
 {
@@ -71,12 +71,12 @@ static bool set_num_prompts(fragsim_options *o, const char *v)
 }
 static bool set_max_requests(fragsim_options *o, const char *v)
 {
-    return set_whole("--max-requests", v, 1, INT32_MAX, &o->max_requests);
+    return set_whole("--max-requests", v, 1, INT32_MAX, &o->trace.max_requests);
 }
 static bool set_duration(fragsim_options *o, const char *v)
 {
     bool exact;
-    if (fragsim_parse_time(v, strlen(v), &o->duration_ns, &exact) && o->duration_ns > 0)
+    if (fragsim_parse_time(v, strlen(v), &o->trace.duration_ns, &exact) && o->trace.duration_ns > 0)
         return true;
     return fragsim_complain("--duration: '%s' is not a time above 0, as in 600 or 10min", v);
 }
@@ -84,14 +84,14 @@ static bool set_seed(fragsim_options *o, const char *v)
 {
     int64_t seed;
     if (!set_whole("--seed", v, 0, INT64_MAX, &seed)) return false;
-    o->seed = (uint64_t)seed;
+    o->arrivals.seed = (uint64_t)seed;
     o->seed_given = true;
     return true;
 }
 static bool set_strict(fragsim_options *o, const char *v)
 {
     (void)v;
-    o->strict = true;
+    o->trace.strict = true;
     return true;
 }
 
@@ -256,9 +256,9 @@ static const option options[] = {
 };
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
 
-void fragsim_help(FILE *out, const char *command)
+void fragsim_help(FILE *out, fragsim_command command)
 {
-    const bool inspect = strcmp(command, "inspect") == 0;
+    const bool inspect = command == FRAGSIM_INSPECT;
     if (inspect)
         fprintf(out, "pkv-fragsim inspect TRACE [options]: what a trace contains, and what is "
                      "dropped. TRACE "
@@ -295,14 +295,14 @@ static const option *find(const char *arg, size_t len)
 /* One option, with its value from "=" or from the next argument. */
 static bool take_option(int argc, char **argv, int *k, fragsim_options *out)
 {
-    const bool inspect = strcmp(out->command, "inspect") == 0;
+    const bool inspect = out->command == FRAGSIM_INSPECT;
     const char *arg = argv[*k];
     const size_t len = strcspn(arg, "=");
     const option *o = find(arg, len);
     if (!o || (inspect && !o->inspect_help)) {
         if (inspect && (arg[0] != '-' || arg[1] == '\0')) return set_trace(out, arg);
         return fragsim_complain("%.*s: unknown option; see pkv-fragsim %s --help", (int)len, arg,
-                                out->command);
+                                fragsim_command_name(out->command));
     }
     if (!o->value) {
         if (arg[len] == '=') return fragsim_complain("%s takes no value", o->name);
@@ -319,21 +319,22 @@ static bool check_source(const fragsim_options *o)
 {
     if (o->trace_path && o->lengths_text)
         return fragsim_complain("--trace and --lengths: requests are read or drawn, not both");
-    if (o->all_at_once && (o->rate_micro >= 0 || o->target_rate_micro >= 0))
+    if (o->all_at_once && (o->arrivals.rate_micro >= 0 || o->target_rate_micro >= 0))
         return fragsim_complain("--all-at-once and a rate: choose one");
-    if (o->rate_micro >= 0 && o->target_rate_micro >= 0)
+    if (o->arrivals.rate_micro >= 0 && o->target_rate_micro >= 0)
         return fragsim_complain("--request-rate draws arrivals, --target-rate stretches those of a "
                                 "trace: choose one");
-    if (o->num_prompts >= 0 && o->max_requests >= 0)
+    if (o->num_prompts >= 0 && o->trace.max_requests > 0)
         return fragsim_complain("--num-prompts and --max-requests: choose one");
     if (o->trace_path) return true;
-    if (o->max_requests >= 0 || o->duration_ns >= 0 || o->strict || o->target_rate_micro >= 0)
+    if (o->trace.max_requests > 0 || o->trace.duration_ns > 0 || o->trace.strict ||
+        o->target_rate_micro >= 0)
         return fragsim_complain("%s needs a --trace; drawn requests are set by --num-prompts and "
                                 "--request-rate",
-                                o->max_requests >= 0  ? "--max-requests"
-                                : o->duration_ns >= 0 ? "--duration"
-                                : o->strict           ? "--strict"
-                                                      : "--target-rate");
+                                o->trace.max_requests > 0  ? "--max-requests"
+                                : o->trace.duration_ns > 0 ? "--duration"
+                                : o->trace.strict          ? "--strict"
+                                                           : "--target-rate");
     return true;
 }
 
@@ -418,23 +419,27 @@ static char *repro_line(int argc, char **argv)
     return NULL;
 }
 
-bool fragsim_options_parse(int argc, char **argv, fragsim_options *out)
+bool fragsim_options_parse(int argc, char **argv, fragsim_command command, fragsim_options *out)
 {
     *out = (fragsim_options){
-        .command = argv[1],
-        .rate_micro = -1,
+        .command = command,
+        .trace = PKV_SIM_TRACE_CONFIG_INIT,
+        .arrivals = PKV_SIM_ARRIVAL_CONFIG_INIT,
         .target_rate_micro = -1,
         .num_prompts = -1,
-        .max_requests = -1,
-        .duration_ns = -1,
+        .time_scale_micro = -1,
+        .shared_prefix = -1,
+        .kv_memory_bytes = -1,
+        .sample_interval_ns = -1,
         .kv_tokens = -1,
         .num_blocks = -1,
         .block_tokens = -1,
         .sim = PKV_SIM_CONFIG_INIT,
     };
+    out->arrivals.rate_micro = -1;
     for (int k = 2; k < argc; k++)
         if (!take_option(argc, argv, &k, out)) return false;
-    if (strcmp(out->command, "inspect") == 0 && !out->trace_path)
+    if (out->command == FRAGSIM_INSPECT && !out->trace_path)
         return fragsim_complain("inspect: which trace? pkv-fragsim inspect TRACE");
     if (!check_source(out) || !resolve_policies(out) || !resolve_pool(out)) return false;
     out->repro = repro_line(argc, argv);

@@ -33,7 +33,7 @@ static void print_bar(FILE *out, const bar_part *parts, int n, bool colour)
 /* The name of policy k, short enough for its column: without "alloc=". */
 static const char *label(const fragsim_report *rep, int k, char out[PKV_SIM_POLICY_NAME_BYTES])
 {
-    const char *name = rep->names[k], *key = strstr(name, "alloc=");
+    const char *name = rep->jobs[k].name, *key = strstr(name, "alloc=");
     if (!key) return name;
     snprintf(out, PKV_SIM_POLICY_NAME_BYTES, "%.*s%s", (int)(key - name), name,
              key + strlen("alloc="));
@@ -45,8 +45,8 @@ static void print_bars(FILE *out, const fragsim_report *rep, int width, bool col
     char name[PKV_SIM_POLICY_NAME_BYTES];
     fprintf(out, "\n%-*s # token  = reservation  - internal  . rounding  blank: free\n",
             NAME_COLUMNS - 1, "the pool");
-    for (int k = 0; k < rep->opts->n_policies; k++) {
-        const pkv_sim_split *s = &rep->results[k].split;
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_split *s = &rep->jobs[k].result.split;
         const bar_part parts[] = {
             { '#', "\x1b[32m", s->token },
             { '=', "\x1b[33m", s->reservation },
@@ -55,7 +55,7 @@ static void print_bars(FILE *out, const fragsim_report *rep, int width, bool col
             { ' ', "", 0 },
         };
         fprintf(out, "%-*s", NAME_COLUMNS, label(rep, k, name));
-        if (rep->results[k].window_ns == 0) {
+        if (rep->jobs[k].result.window_ns == 0) {
             fprintf(out, "  nothing was measured: the window is empty\n");
             continue;
         }
@@ -72,9 +72,9 @@ static void print_split(FILE *out, const fragsim_report *rep)
     char name[PKV_SIM_POLICY_NAME_BYTES];
     fprintf(out, "\n%-*s%6s%7s%7s%7s =%6s%7s%6s%6s%6s\n", NAME_COLUMNS, "% of the pool", "token",
             "resrv.", "intern", "extern", "round", "unusab", "short", "limit", "idle");
-    for (int k = 0; k < rep->opts->n_policies; k++) {
-        const pkv_sim_split *s = &rep->results[k].split;
-        if (rep->results[k].window_ns == 0) continue;
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_split *s = &rep->jobs[k].result.split;
+        if (rep->jobs[k].result.window_ns == 0) continue;
         fprintf(out, "%-*s%6.1f%7.1f%7.1f%7.1f  %6.1f%7.1f%6.1f%6.1f%6.1f\n", NAME_COLUMNS,
                 label(rep, k, name), 100 * s->token, 100 * s->reservation, 100 * s->internal,
                 100 * s->external, 100 * s->rounding, 100 * s->unusable, 100 * s->shortage,
@@ -87,8 +87,8 @@ static void print_service(FILE *out, const fragsim_report *rep)
     char name[PKV_SIM_POLICY_NAME_BYTES];
     fprintf(out, "\n%-*s%8s%6s%9s%10s %8s %9s %9s\n", NAME_COLUMNS, "service", "batch", "max",
             "preempt.", "s/token", "p50", "p99", "TTFT p50");
-    for (int k = 0; k < rep->opts->n_policies; k++) {
-        const pkv_sim_result *r = &rep->results[k];
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_result *r = &rep->jobs[k].result;
         fprintf(out, "%-*s", NAME_COLUMNS, label(rep, k, name));
         if (r->window_ns > 0) fprintf(out, "%8.2f", r->mean_batch);
         else fprintf(out, "%8s", "-");
@@ -104,19 +104,19 @@ static void print_service(FILE *out, const fragsim_report *rep)
 static void print_ratios(FILE *out, const fragsim_report *rep)
 {
     char name[PKV_SIM_POLICY_NAME_BYTES];
-    const int n = rep->opts->n_policies;
+    const int n = rep->n_jobs;
     for (int p = 0; p < n; p++) {
         if (rep->opts->policies[p].kind != PKV_SIM_PAGED) continue;
         int column = 0;
         for (int k = 0; k < n; k++) {
-            if (rep->opts->policies[k].kind == PKV_SIM_PAGED || rep->results[k].mean_batch <= 0)
+            if (rep->opts->policies[k].kind == PKV_SIM_PAGED || rep->jobs[k].result.mean_batch <= 0)
                 continue;
             if (column == 0) column = fprintf(out, "\nbatch of %s:", label(rep, p, name)) - 1;
             else if (column < 56) column += fprintf(out, ",");
             else column = fprintf(out, ",\n   ") - 2;
-            column +=
-                fprintf(out, " %.2fx %s", rep->results[p].mean_batch / rep->results[k].mean_batch,
-                        label(rep, k, name));
+            column += fprintf(out, " %.2fx %s",
+                              rep->jobs[p].result.mean_batch / rep->jobs[k].result.mean_batch,
+                              label(rep, k, name));
         }
         if (column > 0) fputc('\n', out);
     }
@@ -149,14 +149,14 @@ void fragsim_print_input(FILE *out, const fragsim_input *in, const fragsim_optio
     } else {
         fprintf(out, "drawn      %s, seed %llu\n",
                 opts->lengths_text ? opts->lengths_text : "sharegpt-like",
-                (unsigned long long)opts->seed);
+                (unsigned long long)opts->arrivals.seed);
     }
     fprintf(out, "requests   %lld", (long long)in->n);
     if (span_ns > 0)
         fprintf(out, " in %.3f s, %.3f per second", (double)span_ns / 1e9,
                 (double)(in->n - 1) * 1e9 / (double)span_ns);
     else if (in->from_trace && !t->has_times)
-        fprintf(out, in->n > 0 && opts->rate_micro < 0 ? ", without times" : " at once");
+        fprintf(out, in->n > 0 && opts->arrivals.rate_micro < 0 ? ", without times" : " at once");
     else fprintf(out, " at once");
     fprintf(out, "\n           %-9s %9s %9s %9s %9s %9s\n", "tokens", "mean", "p50", "p90", "p99",
             "max");
@@ -179,7 +179,7 @@ static void print_config(FILE *out, const fragsim_report *rep)
     fprintf(out, "pool       %d slots, longest request %d, at most %d running, watermark %g %%\n",
             c->pool_tokens, c->max_model_len, c->max_num_seqs, (double)c->watermark_ppm / 1e4);
     fprintf(out, "step       %s + %s * batch + %s * tokens\n", base, per_seq, per_token);
-    fprintf(out, "averages   %s\n", windows[rep->results[0].window]);
+    fprintf(out, "averages   %s\n", windows[rep->jobs[0].result.window]);
 }
 
 void fragsim_print_report(FILE *out, const fragsim_report *rep, int width, bool colour)

@@ -49,6 +49,44 @@ bool fragsim_parse_whole(const char *text, int64_t low, int64_t high, int64_t *o
     return true;
 }
 
+/* ---------------------------------------------------------------- bytes */
+
+bool fragsim_parse_bytes(const char *text, int64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        int64_t factor;
+    } sizes[] = {
+        { "", 1 },
+        { "B", 1 },
+        { "kB", 1000 },
+        { "KB", 1000 },
+        { "MB", 1000000 },
+        { "GB", 1000000000 },
+        { "TB", INT64_C(1000000000000) },
+        { "KiB", INT64_C(1) << 10 },
+        { "MiB", INT64_C(1) << 20 },
+        { "GiB", INT64_C(1) << 30 },
+        { "TiB", INT64_C(1) << 40 },
+    };
+    const size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n + strspn(text + n, " ");
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+        if (strcmp(sizes[k].name, unit) != 0) continue;
+        int64_t micro;
+        bool exact;
+        if (!fragsim_parse_decimal(text, n, 6, &micro, &exact) || !exact) return false;
+        __extension__ typedef __int128 wide;
+        const wide scaled = (wide)micro * sizes[k].factor;
+        if (scaled % 1000000 != 0 || scaled / 1000000 > INT64_MAX) return false;
+        *bytes = (int64_t)(scaled / 1000000);
+        return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- times */
+
 static const struct unit {
     const char *name;
     int scale;      /* decimal places down to ns */

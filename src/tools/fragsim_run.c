@@ -1,0 +1,136 @@
+/* The command run: one list of requests, a simulation per policy, one report. */
+#include "fragsim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* A buddy chunk for max_model_len that wastes more than a fifth. */
+static void note_rounding(fragsim_report *rep)
+{
+    int64_t chunk = 1;
+    const int64_t limit = rep->opts->sim.max_model_len;
+    while (chunk < limit) chunk *= 2;
+    if (5 * chunk <= 6 * limit) return;
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_policy *p = &rep->jobs[k].cfg.policy;
+        if (p->kind != PKV_SIM_MAX || p->addr != PKV_SIM_ADDR_BUDDY) continue;
+        fragsim_note(rep,
+                     "max: a buddy chunk for --max-model-len %lld has %lld slots, %.2f times "
+                     "as many; max:alloc=ideal does not round",
+                     (long long)limit, (long long)chunk, (double)chunk / (double)limit);
+        return;
+    }
+}
+
+static void note_results(fragsim_report *rep)
+{
+    int64_t waited_ns = 0;
+    note_rounding(rep);
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_result *r = &rep->jobs[k].result;
+        waited_ns += r->waited_ns;
+        if (r->n_too_long > 0)
+            fragsim_note(rep,
+                         "%s: %lld of %lld requests are too long and were rejected, the first is "
+                         "number %lld",
+                         rep->jobs[k].name, (long long)r->n_too_long, (long long)r->n_requests,
+                         (long long)r->first_too_long + 1);
+    }
+    if (waited_ns == 0)
+        fragsim_note(rep, "no pressure: nobody waits in the window, so policies tie in batch and "
+                          "latency; a smaller pool or a higher rate shows differences");
+}
+
+static int terminal_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 80;
+    return size.ws_col >= 120 ? 120 : 80;
+}
+
+/* The JSON file first: if it cannot be written, nothing is printed. */
+static bool write_report(const fragsim_report *rep)
+{
+    const fragsim_options *opts = rep->opts;
+    if (opts->json_path) {
+        char *json = fragsim_json(rep);
+        if (!json) return fragsim_complain("out of memory for the JSON report");
+        const size_t len = strlen(json);
+        char *text = realloc(json, len + 2);
+        if (text) memcpy(text + len, "\n", 2);
+        const bool ok = text && fragsim_write_whole(opts->json_path, text);
+        free(text ? text : json);
+        if (!ok) return false;
+        if (strcmp(opts->json_path, "-") == 0) return true;
+    }
+    if (opts->quiet) return true;
+    const char *no_colour = getenv("NO_COLOR");
+    const bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+    fragsim_print_report(stdout, rep, opts->width ? opts->width : terminal_width(), colour);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return true;
+    return fragsim_complain("stdout: writing failed: %s", strerror(errno));
+}
+
+static bool make_jobs(fragsim_report *rep)
+{
+    const fragsim_options *opts = rep->opts;
+    rep->jobs = calloc((size_t)opts->n_policies, sizeof(*rep->jobs));
+    if (!rep->jobs) return fragsim_complain("out of memory");
+    rep->n_jobs = opts->n_policies;
+    for (int k = 0; k < rep->n_jobs; k++) {
+        fragsim_job *job = &rep->jobs[k];
+        job->cfg = opts->sim;
+        job->cfg.policy = opts->policies[k];
+        job->reqs = rep->input->reqs;
+        job->n = rep->input->n;
+    }
+    return true;
+}
+
+static int run_loaded(fragsim_report *rep)
+{
+    const fragsim_options *opts = rep->opts;
+    pkv_sim_config cfg = opts->sim;
+    for (int k = 0; k < opts->n_policies; k++)
+        if (opts->policies[k].kind == PKV_SIM_PAGED) cfg.policy = opts->policies[k];
+    rep->forms = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
+    if (!make_jobs(rep)) return FRAGSIM_ERROR;
+    const pkv_status forms =
+        pkv_sim_closed_forms(&cfg, rep->input->reqs, rep->input->n, &rep->forms);
+    if (forms != PKV_OK) {
+        fragsim_complain("%s", pkv_status_text(forms));
+        return FRAGSIM_ERROR;
+    }
+    const pkv_status status =
+        fragsim_simulate(rep->jobs, rep->n_jobs, 1, fragsim_shows_progress(opts));
+    if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;
+    if (status != PKV_OK) return FRAGSIM_ERROR;
+    note_results(rep);
+    if (!write_report(rep)) return FRAGSIM_ERROR;
+    int64_t n_finished = 0;
+    for (int k = 0; k < rep->n_jobs; k++) n_finished += rep->jobs[k].result.n_finished;
+    if (n_finished > 0) return FRAGSIM_OK;
+    fragsim_complain("no request finished under any policy; see --max-model-len and --kv-tokens");
+    return FRAGSIM_NOTHING_DONE;
+}
+
+int fragsim_run(const fragsim_options *opts)
+{
+    fragsim_input input;
+    fragsim_report *rep = calloc(1, sizeof(*rep));
+    if (!rep) {
+        fragsim_complain("out of memory");
+        return FRAGSIM_ERROR;
+    }
+    rep->opts = opts;
+    rep->input = &input;
+    const int code = fragsim_input_load(opts, rep, &input) ? run_loaded(rep) : FRAGSIM_ERROR;
+    fragsim_jobs_free(rep->jobs, rep->n_jobs);
+    fragsim_input_free(&input);
+    free(rep->jobs);
+    free(rep);
+    return code;
+}
