@@ -1,5 +1,5 @@
-/* The parts of the simulator one by one: addresses, heap, percentiles, policy texts, the split of a
- * chunk, integrals over a leap. */
+/* The parts of the simulator one by one: addresses, heap, percentiles, the split of a chunk,
+ * integrals over a leap. */
 #include "common/philox.h"
 #include "sim/sim_internal.h"
 
@@ -303,7 +303,7 @@ static void test_leap_integral(void **state)
     }
 }
 
-/* ---------------------------------------------------------------- percentiles, texts */
+/* ---------------------------------------------------------------- percentiles */
 
 static void test_percentiles(void **state)
 {
@@ -329,54 +329,6 @@ static void test_percentiles(void **state)
     assert_true(d.p50 == 49 && d.max == 98);
 }
 
-static void test_policy_texts(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *name; /* name NULL: refused */
-    } cases[] = {
-        { "max", "max" },
-        { "pow2:alloc=buddy", "pow2" },
-        { "oracle:alloc=ideal", "oracle:alloc=ideal" },
-        { "max:alloc=first-fit", "max:alloc=first-fit" },
-        { "oracle:alloc=best-fit", "oracle:alloc=best-fit" },
-        { "oracle:ideal", "oracle:alloc=ideal" },
-        { "paged", "paged:block=16" },
-        { "paged:block=1024", "paged:block=1024" },
-        { "paged:block=1", "paged:block=1" },
-        { "paged:block=8,block=32", "paged:block=32" },
-        { "", NULL },
-        { "orca", NULL },
-        { "maxx", NULL },
-        { "max:", NULL },
-        { "max:alloc", NULL },
-        { "max:worst-fit", NULL },
-        { "max:alloc=", NULL },
-        { "max:alloc=first", NULL },
-        { "max:block=16", NULL },
-        { "paged:block=0", NULL },
-        { "paged:block=1025", NULL },
-        { "paged:block=-1", NULL },
-        { "paged:block=16x", NULL },
-        { "paged:block", NULL },
-        { "paged:block=16,", NULL },
-        { "paged:alloc=ideal", NULL },
-    };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
-        pkv_sim_policy p = { .block_tokens = -5 };
-        const pkv_status status = pkv_sim_policy_parse(cases[k].text, NULL, &p);
-        if (!cases[k].name) {
-            if (status != PKV_E_INVALID_ARG) fail_msg("'%s' is accepted", cases[k].text);
-            assert_int_equal(p.block_tokens, -5);
-            continue;
-        }
-        char name[PKV_SIM_POLICY_NAME_BYTES];
-        assert_int_equal(status, PKV_OK);
-        pkv_sim_policy_name(&p, name);
-        assert_string_equal(name, cases[k].name);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,7 +340,6 @@ int main(void)
         cmocka_unit_test(test_heap),
         cmocka_unit_test(test_leap_integral),
         cmocka_unit_test(test_percentiles),
-        cmocka_unit_test(test_policy_texts),
     };
     return cmocka_run_group_tests_name("sim_parts", tests, NULL, NULL);
 }
