@@ -1,11 +1,13 @@
 /* The command run: one list of requests, a simulation per policy, one report. */
-#include "fragsim.h"
+#include "fragsim_outputs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#define MAP_CELLS 128 /* of the memory map in pictures: as wide as a page shows */
 
 /* A buddy chunk for max_model_len that wastes more than a fifth. */
 static void note_rounding(fragsim_report *rep)
@@ -51,22 +53,9 @@ static int terminal_width(void)
     return size.ws_col >= 120 ? 120 : 80;
 }
 
-/* The JSON file first: if it cannot be written, nothing is printed. */
-static bool write_report(const fragsim_report *rep)
+static bool print_table(const fragsim_report *rep)
 {
     const fragsim_options *opts = rep->opts;
-    if (opts->json_path) {
-        char *json = fragsim_json(rep);
-        if (!json) return fragsim_complain("out of memory for the JSON report");
-        const size_t len = strlen(json);
-        char *text = realloc(json, len + 2);
-        if (text) memcpy(text + len, "\n", 2);
-        const bool ok = text && fragsim_write_whole(opts->json_path, text);
-        free(text ? text : json);
-        if (!ok) return false;
-        if (strcmp(opts->json_path, "-") == 0) return true;
-    }
-    if (opts->quiet) return true;
     const char *no_colour = getenv("NO_COLOR");
     const bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
     fragsim_print_report(stdout, rep, opts->width ? opts->width : terminal_width(), colour);
@@ -74,9 +63,22 @@ static bool write_report(const fragsim_report *rep)
     return fragsim_complain("stdout: writing failed: %s", strerror(errno));
 }
 
+/* If a file cannot be written, nothing is printed; if the table cannot, no file stays. */
+static bool write_report(const fragsim_report *rep)
+{
+    fragsim_files files = { 0 };
+    bool on_stdout;
+    if (!fragsim_outputs_make(rep, &files, &on_stdout)) return false;
+    if (on_stdout || rep->opts->quiet || print_table(rep)) return fragsim_files_keep(&files);
+    fragsim_files_drop(&files);
+    return false;
+}
+
 static bool make_jobs(fragsim_report *rep)
 {
     const fragsim_options *opts = rep->opts;
+    const bool pictures = opts->svg_path || opts->html_path;
+    const bool watched = pictures || opts->series_path;
     rep->jobs = calloc((size_t)opts->n_policies, sizeof(*rep->jobs));
     if (!rep->jobs) return fragsim_complain("out of memory");
     rep->n_jobs = opts->n_policies;
@@ -84,8 +86,12 @@ static bool make_jobs(fragsim_report *rep)
         fragsim_job *job = &rep->jobs[k];
         job->cfg = opts->sim;
         job->cfg.policy = opts->policies[k];
+        job->cfg.content = rep->input->content.ids ? &rep->input->content : NULL;
         job->reqs = rep->input->reqs;
         job->n = rep->input->n;
+        job->sample_interval_ns = watched ? opts->sample_interval_ns : 0;
+        job->map_cells = pictures ? MAP_CELLS : 0;
+        job->want_events = opts->events_path != NULL;
     }
     return true;
 }
@@ -105,7 +111,7 @@ static int run_loaded(fragsim_report *rep)
         return FRAGSIM_ERROR;
     }
     const pkv_status status =
-        fragsim_simulate(rep->jobs, rep->n_jobs, 1, fragsim_shows_progress(opts));
+        fragsim_simulate(rep->jobs, rep->n_jobs, opts->threads, fragsim_shows_progress(opts));
     if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;
     if (status != PKV_OK) return FRAGSIM_ERROR;
     note_results(rep);

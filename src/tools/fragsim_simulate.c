@@ -1,37 +1,21 @@
-/* Runs the jobs, one after the other, and says how far it is. */
-#include "fragsim.h"
+/* Runs jobs on threads. They take jobs in order from a common counter; each writes into its own job
+ * only, so who did what leaves no trace. When a job fails, no more are handed out. The first
+ * failure in order is the one that is reported, and it does not depend on the threads either: it
+ * was handed out before every later job, and nothing in front of it could stop that. */
+#include "fragsim_jobs.h"
 
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
-typedef struct progress {
-    const char *policy;
-    int number, of;
-    double shown_at; /* seconds; for the eye only, nothing else looks at a clock */
-} progress;
+#define USUAL_SAMPLES 240
+#define MAX_SAMPLES INT64_C(1000000) /* 150 MB per policy */
 
-static double clock_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void show_progress(void *ctx, int64_t n_done, int64_t n_total)
-{
-    progress *p = ctx;
-    const double now = clock_s();
-    if (now - p->shown_at < 0.2) return;
-    p->shown_at = now;
-    fprintf(stderr, "\r\x1b[K%d/%d %s: %lld of %lld requests", p->number, p->of, p->policy,
-            (long long)n_done, (long long)n_total);
-}
-
-bool fragsim_shows_progress(const fragsim_options *opts)
-{
-    return opts->force_progress || (isatty(STDERR_FILENO) && !opts->quiet);
-}
+typedef struct job_queue {
+    fragsim_job *jobs;
+    int n;
+    atomic_int next;
+    atomic_bool failed;
+    fragsim_progress progress;
+} job_queue;
 
 static void keep_error(void *ctx, pkv_log_level level, const char *text)
 {
@@ -39,29 +23,109 @@ static void keep_error(void *ctx, pkv_log_level level, const char *text)
     if (level == PKV_LOG_ERROR) snprintf(job->error, sizeof(job->error), "%s", text);
 }
 
+/* Simulate once; `observer` NULL: for the result alone. */
+static pkv_status run_once(job_queue *q, fragsim_job *job, const pkv_sim_observer *observer)
+{
+    fragsim_progress_part part = { &q->progress, 0 };
+    pkv_sim_config cfg = job->cfg;
+    cfg.log = (pkv_logger){ keep_error, job };
+    cfg.observer = observer;
+    if (q->progress.show) {
+        cfg.progress = fragsim_progress_step;
+        cfg.progress_ctx = &part;
+    }
+    job->result = (pkv_sim_result)PKV_SIM_RESULT_INIT;
+    const pkv_status status = pkv_sim_run(&cfg, job->reqs, job->n, &job->result);
+    if (status == PKV_OK) fragsim_progress_step(&part, job->n, job->n);
+    return status;
+}
+
+/* An interval that suits a run as long as the one in job->result; refuses a given one that would
+ * drown it in samples. */
+static pkv_status choose_interval(fragsim_job *job)
+{
+    const int64_t first_ns = job->cfg.concurrency > 0 ? 0 : job->reqs[0].arrival_ns;
+    const int64_t span_ns =
+        job->result.end_ns > first_ns ? job->result.end_ns - first_ns : INT64_C(1);
+    if (job->sample_interval_ns < 0) {
+        job->sample_interval_ns = (span_ns - 1) / USUAL_SAMPLES + 1;
+        return PKV_OK;
+    }
+    if (span_ns / job->sample_interval_ns < MAX_SAMPLES) return PKV_OK;
+    char least[32];
+    fragsim_time_text((span_ns - 1) / MAX_SAMPLES + 1, least, sizeof(least));
+    snprintf(job->error, sizeof(job->error),
+             "--sample-interval gives %lld samples, at most %lld are possible; give at least %s",
+             (long long)(span_ns / job->sample_interval_ns + 1), (long long)MAX_SAMPLES, least);
+    return PKV_E_LIMIT;
+}
+
+/* Where samples are wanted, the first run says how long it takes, the second one is watched. */
+static pkv_status run_job(job_queue *q, fragsim_job *job)
+{
+    pkv_sim_policy_name(&job->cfg.policy, job->name);
+    pkv_status status = PKV_OK;
+    if (job->sample_interval_ns != 0) {
+        status = run_once(q, job, NULL);
+        if (status == PKV_OK) status = choose_interval(job);
+        if (status != PKV_OK) return status;
+    } else if (!job->want_events) {
+        return run_once(q, job, NULL);
+    }
+    fragsim_collector collector;
+    status = fragsim_collector_open(&collector, job);
+    if (status != PKV_OK) return status;
+    status = run_once(q, job, &collector.observer);
+    const pkv_status kept = fragsim_collector_close(&collector);
+    return status != PKV_OK ? status : kept;
+}
+
+static void *work(void *ctx)
+{
+    job_queue *q = ctx;
+    while (!atomic_load(&q->failed)) {
+        const int k = atomic_fetch_add(&q->next, 1);
+        if (k >= q->n) break;
+        q->jobs[k].status = run_job(q, &q->jobs[k]);
+        if (q->jobs[k].status != PKV_OK) atomic_store(&q->failed, true);
+    }
+    return NULL;
+}
+
+/* The caller works too; where no thread can be had, alone. */
+static void run_all(job_queue *q, int threads)
+{
+    pthread_t helpers[FRAGSIM_MAX_THREADS];
+    int n_helpers = 0;
+    if (threads > FRAGSIM_MAX_THREADS) threads = FRAGSIM_MAX_THREADS;
+    if (threads > q->n) threads = q->n;
+    while (n_helpers < threads - 1 && pthread_create(&helpers[n_helpers], NULL, work, q) == 0)
+        n_helpers++;
+    work(q);
+    for (int k = 0; k < n_helpers; k++) pthread_join(helpers[k], NULL);
+}
+
 pkv_status fragsim_simulate(fragsim_job *jobs, int n, int threads, bool show)
 {
-    (void)threads;
-    progress p = { .of = n, .shown_at = clock_s() };
-    pkv_status status = PKV_OK;
-    for (int k = 0; k < n && status == PKV_OK; k++) {
-        fragsim_job *job = &jobs[k];
-        pkv_sim_policy_name(&job->cfg.policy, job->name);
-        job->cfg.log = (pkv_logger){ keep_error, job };
-        p.policy = job->name;
-        p.number = k + 1;
-        if (show) {
-            job->cfg.progress = show_progress;
-            job->cfg.progress_ctx = &p;
-        }
-        job->result = (pkv_sim_result)PKV_SIM_RESULT_INIT;
-        status = job->status = pkv_sim_run(&job->cfg, job->reqs, job->n, &job->result);
-        if (show) fputs("\r\x1b[K", stderr);
-        if (status != PKV_OK)
-            fragsim_complain("%s: %s", job->name,
-                             job->error[0] ? job->error : pkv_status_text(status));
+    job_queue q = { .jobs = jobs, .n = n };
+    atomic_init(&q.next, 0);
+    atomic_init(&q.failed, false);
+    int64_t total = 0;
+    for (int k = 0; k < n; k++) {
+        total += jobs[k].sample_interval_ns != 0 ? 2 * jobs[k].n : jobs[k].n;
+        jobs[k].status = PKV_OK;
+        jobs[k].error[0] = '\0';
     }
-    return status;
+    fragsim_progress_begin(&q.progress, show, total);
+    run_all(&q, threads);
+    fragsim_progress_end(&q.progress);
+    for (int k = 0; k < n; k++) {
+        if (jobs[k].status == PKV_OK) continue;
+        fragsim_complain("%s: %s", jobs[k].name,
+                         jobs[k].error[0] ? jobs[k].error : pkv_status_text(jobs[k].status));
+        return jobs[k].status;
+    }
+    return PKV_OK;
 }
 
 void fragsim_jobs_free(fragsim_job *jobs, int n)
