@@ -6,10 +6,13 @@
  * order there is a tree of bitmaps over the chunk numbers (address >> order): level 0 has a bit per
  * free chunk, level l + 1 a bit per non-zero word of level l, so the lowest free chunk is found by
  * one count-trailing-zeros per level. A list per order, sorted or not, costs a walk per merge or
- * per allocation. Invariant: no two free buddies below the size of their root. */
+ * per allocation.
+ *
+ * A word means something only while its bit one level up is set (the top word always does), so
+ * nothing but the top words has to be cleared at the start: a pool of 2^31 slots costs half a GB of
+ * addresses and touches a few pages of it. Invariant: no two free buddies below the size of their
+ * root. */
 #include "sim/sim_internal.h"
-
-#include <string.h>
 
 #define N_ORDERS 31
 #define N_LEVELS 6 /* 64^6 > 2^31 */
@@ -17,7 +20,7 @@
 typedef struct chunk_set {
     uint64_t *level[N_LEVELS];
     int n_levels;
-    int64_t n_free;
+    int32_t n_free;
 } chunk_set;
 
 typedef struct buddy {
@@ -25,6 +28,7 @@ typedef struct buddy {
     chunk_set order[N_ORDERS];
     uint64_t *words;
     size_t bytes;
+    int64_t n_visits; /* words looked at or changed */
     pkv_allocator alloc;
 } buddy;
 
@@ -33,36 +37,54 @@ static size_t words_of(int64_t n_bits)
     return (size_t)((n_bits + 63) / 64);
 }
 
-static void set_add(chunk_set *set, int64_t chunk)
+static void set_add(buddy *b, int order, int64_t chunk)
 {
-    for (int l = 0; l < set->n_levels; l++) {
-        set->level[l][chunk >> 6] |= 1ULL << (chunk & 63);
-        chunk >>= 6;
+    chunk_set *set = &b->order[order];
+    bool valid = true;
+    for (int l = set->n_levels - 1; l >= 0; l--) {
+        const int64_t at = chunk >> (6 * l);
+        const uint64_t bit = 1ULL << (at & 63);
+        uint64_t *word = &set->level[l][at >> 6];
+        const uint64_t before = valid ? *word : 0;
+        valid = (before & bit) != 0;
+        *word = before | bit;
+        b->n_visits++;
     }
     set->n_free++;
 }
 
-static bool set_has(const chunk_set *set, int64_t chunk)
+static bool set_has(buddy *b, int order, int64_t chunk)
 {
-    return set->level[0][chunk >> 6] >> (chunk & 63) & 1;
+    const chunk_set *set = &b->order[order];
+    for (int l = set->n_levels - 1; l >= 0; l--) {
+        const int64_t at = chunk >> (6 * l);
+        b->n_visits++;
+        if (!(set->level[l][at >> 6] >> (at & 63) & 1)) return false;
+    }
+    return true;
 }
 
-static void set_remove(chunk_set *set, int64_t chunk)
+static void set_remove(buddy *b, int order, int64_t chunk)
 {
+    chunk_set *set = &b->order[order];
     for (int l = 0; l < set->n_levels; l++) {
         set->level[l][chunk >> 6] &= ~(1ULL << (chunk & 63));
+        b->n_visits++;
         if (set->level[l][chunk >> 6] != 0) break;
         chunk >>= 6;
     }
     set->n_free--;
 }
 
-static int64_t set_lowest(const chunk_set *set)
+static int64_t set_lowest(buddy *b, int order)
 {
+    const chunk_set *set = &b->order[order];
     PKV_ASSERT(set->n_free > 0);
     int64_t chunk = 0;
-    for (int l = set->n_levels - 1; l >= 0; l--)
+    for (int l = set->n_levels - 1; l >= 0; l--) {
         chunk = chunk << 6 | __builtin_ctzll(set->level[l][chunk]);
+        b->n_visits++;
+    }
     return chunk;
 }
 
@@ -109,11 +131,12 @@ static pkv_status buddy_create(int32_t n_slots, int32_t max_chunks, const pkv_al
         pkv__free(alloc, b, sizeof(*b));
         return PKV_E_NO_MEMORY;
     }
-    memset(b->words, 0, b->bytes);
     lay_out(b, b->words);
+    for (int k = 0; k < N_ORDERS; k++)
+        if (b->order[k].n_levels > 0) b->order[k].level[b->order[k].n_levels - 1][0] = 0;
     for (int64_t addr = 0; addr < n_slots;) {
         const int k = root_order(b, (int32_t)addr);
-        set_add(&b->order[k], addr >> k);
+        set_add(b, k, addr >> k);
         addr += 1LL << k;
     }
     *out = b;
@@ -142,12 +165,12 @@ static bool buddy_take(void *self, int32_t h, int32_t *addr, int32_t *q)
     int k = want;
     while (k < N_ORDERS && b->order[k].n_free == 0) k++;
     if (k >= N_ORDERS) return false;
-    int64_t chunk = set_lowest(&b->order[k]);
-    set_remove(&b->order[k], chunk);
+    int64_t chunk = set_lowest(b, k);
+    set_remove(b, k, chunk);
     while (k > want) { /* the upper half goes back, level by level */
         k--;
         chunk <<= 1;
-        set_add(&b->order[k], chunk + 1);
+        set_add(b, k, chunk + 1);
     }
     *addr = (int32_t)(chunk << want);
     *q = 1 << want;
@@ -162,17 +185,38 @@ static void buddy_give(void *self, int32_t addr, int32_t q)
     int k = order_of(q);
     int64_t chunk = addr >> k;
     b->n_free += q;
-    while (k < top && set_has(&b->order[k], chunk ^ 1)) {
-        set_remove(&b->order[k], chunk ^ 1);
+    while (k < top && set_has(b, k, chunk ^ 1)) {
+        set_remove(b, k, chunk ^ 1);
         chunk >>= 1;
         k++;
     }
-    set_add(&b->order[k], chunk);
+    set_add(b, k, chunk);
 }
 
 static int32_t buddy_n_free(const void *self)
 {
     return ((const buddy *)self)->n_free;
+}
+
+static int32_t buddy_largest_free(const void *self)
+{
+    const buddy *b = self;
+    for (int k = N_ORDERS - 1; k >= 0; k--)
+        if (b->order[k].n_free > 0) return 1 << k;
+    return 0;
+}
+
+static int32_t buddy_n_free_chunks(const void *self)
+{
+    const buddy *b = self;
+    int32_t n = 0;
+    for (int k = 0; k < N_ORDERS; k++) n += b->order[k].n_free;
+    return n;
+}
+
+int64_t pkv__sim_buddy_visits(const void *self)
+{
+    return ((const buddy *)self)->n_visits;
 }
 
 const pkv__sim_addr_ops pkv__sim_addr_buddy = {
@@ -184,4 +228,6 @@ const pkv__sim_addr_ops pkv__sim_addr_buddy = {
     .take = buddy_take,
     .give = buddy_give,
     .n_free = buddy_n_free,
+    .largest_free = buddy_largest_free,
+    .n_free_chunks = buddy_n_free_chunks,
 };

@@ -52,6 +52,12 @@ static int32_t ideal_n_free(const void *self)
     return ((const ideal *)self)->n_free;
 }
 
+/* Wherever they lie, the free slots are one run. */
+static int32_t ideal_n_free_chunks(const void *self)
+{
+    return ((const ideal *)self)->n_free > 0;
+}
+
 const pkv__sim_addr_ops pkv__sim_addr_ideal = {
     .name = "ideal",
     .has_places = false,
@@ -61,14 +67,13 @@ const pkv__sim_addr_ops pkv__sim_addr_ideal = {
     .take = ideal_take,
     .give = ideal_give,
     .n_free = ideal_n_free,
+    .largest_free = ideal_n_free,
+    .n_free_chunks = ideal_n_free_chunks,
 };
 
 const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr)
 {
     switch (addr) {
-    case PKV_SIM_ADDR_NEXT_FIT:
-    case PKV_SIM_ADDR_COMPACT:
-        break;
     case PKV_SIM_ADDR_BUDDY:
         return &pkv__sim_addr_buddy;
     case PKV_SIM_ADDR_IDEAL:
@@ -77,6 +82,10 @@ const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr)
         return &pkv__sim_addr_first_fit;
     case PKV_SIM_ADDR_BEST_FIT:
         return &pkv__sim_addr_best_fit;
+    case PKV_SIM_ADDR_NEXT_FIT:
+        return &pkv__sim_addr_next_fit;
+    case PKV_SIM_ADDR_COMPACT:
+        return &pkv__sim_addr_compact;
     }
     return NULL;
 }

@@ -1,12 +1,18 @@
-/* First fit and best fit over a set of free runs, O(log n) per operation.
+/* Allocators over a set of free runs, O(log n) per operation.
  *
- *   by_addr: search tree by address, each node knows the longest run below it   -> first fit,
- * merging by_len:  search tree by (length, address)                                   -> best fit
+ *   by_addr: search tree by address, each node knows the longest run below it
+ *            -> first fit, next fit, compact; merging; the longest free run
+ *   by_len:  search tree by (length, address) -> best fit
  *
  * Trees are treaps whose priorities are a hash of the key, so their shape depends on what they hold
  * and not on how it came. A pool with k chunks taken has at most k + 1 free runs, which bounds the
- * nodes. Invariant: two free runs never touch. */
+ * nodes: every chunk is taken from the front of a run. Invariant: two free runs never touch.
+ *
+ * Next fit looks first at the runs that begin at or after the end of its last chunk. A run that has
+ * grown over this point by merging begins before it, so its turn comes after the others. */
 #include "sim/sim_internal.h"
+
+#include <stdlib.h>
 
 #define NONE (-1)
 
@@ -24,7 +30,8 @@ typedef struct run_tree {
 } run_tree;
 
 typedef struct runs {
-    int32_t n_slots, n_free;
+    int32_t n_slots, n_free, n_runs;
+    int32_t next; /* end of the last chunk taken, for next fit */
     run_tree by_addr;
     run_tree by_len; /* of best fit only: cap 0 otherwise */
     pkv_allocator alloc;
@@ -124,10 +131,9 @@ static int32_t tree_ceiling(const run_tree *t, uint64_t key)
     return best;
 }
 
-/* The leftmost run of at least h slots. */
-static int32_t tree_first(const run_tree *t, int32_t h)
+/* The leftmost run of at least h slots at or below a node. */
+static int32_t leftmost(const run_tree *t, int32_t at, int32_t h)
 {
-    int32_t at = t->root;
     if (longest_of(t, at) < h) return NONE;
     for (;;) {
         const run_node *n = &t->nodes[at];
@@ -135,6 +141,24 @@ static int32_t tree_first(const run_tree *t, int32_t h)
         else if (n->len >= h) return at;
         else at = n->right;
     }
+}
+
+/* The leftmost of them with a key >= `key`. These keys are, per node on the way to `key` that is
+ * not below it, the node and all to its right; the deepest such node has the lowest of them. */
+static int32_t leftmost_from(const run_tree *t, uint64_t key, int32_t h)
+{
+    int32_t found = NONE;
+    for (int32_t at = t->root; at != NONE;) {
+        const run_node *n = &t->nodes[at];
+        if (n->key < key) {
+            at = n->right;
+            continue;
+        }
+        if (n->len >= h || longest_of(t, n->right) >= h) found = at;
+        at = n->left;
+    }
+    if (found == NONE || t->nodes[found].len >= h) return found;
+    return leftmost(t, t->nodes[found].right, h);
 }
 
 static bool tree_init(run_tree *t, int32_t cap, const pkv_allocator *alloc)
@@ -155,12 +179,14 @@ static uint64_t len_key(int32_t addr, int32_t len)
 
 static void add_run(runs *a, int32_t addr, int32_t len)
 {
+    a->n_runs++;
     tree_add(&a->by_addr, (uint64_t)addr, addr, len);
     if (a->by_len.cap > 0) tree_add(&a->by_len, len_key(addr, len), addr, len);
 }
 
 static void remove_run(runs *a, int32_t addr, int32_t len)
 {
+    a->n_runs--;
     tree_remove(&a->by_addr, (uint64_t)addr);
     if (a->by_len.cap > 0) tree_remove(&a->by_len, len_key(addr, len));
 }
@@ -191,8 +217,8 @@ static pkv_status create(int32_t n_slots, int32_t max_chunks, bool best, const p
     return PKV_OK;
 }
 
-static pkv_status first_create(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
-                               void **out)
+static pkv_status runs_create(int32_t n_slots, int32_t max_chunks, const pkv_allocator *alloc,
+                              void **out)
 {
     return create(n_slots, max_chunks, false, alloc, out);
 }
@@ -224,7 +250,18 @@ static bool take_from(runs *a, const run_tree *t, int32_t at, int32_t h, int32_t
 static bool first_take(void *self, int32_t h, int32_t *addr, int32_t *q)
 {
     runs *a = self;
-    return take_from(a, &a->by_addr, tree_first(&a->by_addr, h), h, addr, q);
+    return take_from(a, &a->by_addr, leftmost(&a->by_addr, a->by_addr.root, h), h, addr, q);
+}
+
+static bool next_take(void *self, int32_t h, int32_t *addr, int32_t *q)
+{
+    runs *a = self;
+    const run_tree *t = &a->by_addr;
+    int32_t at = leftmost_from(t, (uint64_t)a->next, h);
+    if (at == NONE) at = leftmost(t, t->root, h);
+    if (!take_from(a, t, at, h, addr, q)) return false;
+    a->next = *addr + h; /* at most n_slots, where no run begins */
+    return true;
 }
 
 /* The shortest run that suffices, the lowest address among equals. */
@@ -258,15 +295,56 @@ static int32_t runs_n_free(const void *self)
     return ((const runs *)self)->n_free;
 }
 
+static int32_t runs_largest_free(const void *self)
+{
+    const runs *a = self;
+    return longest_of(&a->by_addr, a->by_addr.root);
+}
+
+static int32_t runs_n_free_chunks(const void *self)
+{
+    return ((const runs *)self)->n_runs;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const int32_t x = (*(pkv__sim_chunk *const *)a)->addr;
+    const int32_t y = (*(pkv__sim_chunk *const *)b)->addr;
+    return (x > y) - (x < y);
+}
+
+static int64_t runs_compact(void *self, pkv__sim_chunk **chunks, int32_t n)
+{
+    runs *a = self;
+    int64_t n_moved = 0;
+    int32_t end = 0;
+    qsort(chunks, (size_t)n, sizeof(chunks[0]), by_address);
+    for (int32_t k = 0; k < n; k++) {
+        PKV_ASSERT(chunks[k]->addr >= end);
+        if (chunks[k]->addr != end) n_moved += chunks[k]->q;
+        chunks[k]->addr = end;
+        end += chunks[k]->q;
+    }
+    PKV_ASSERT(end == a->n_slots - a->n_free);
+    while (a->by_addr.root != NONE) {
+        const run_node run = a->by_addr.nodes[a->by_addr.root];
+        remove_run(a, run.addr, run.len);
+    }
+    if (a->n_free > 0) add_run(a, end, a->n_free);
+    return n_moved;
+}
+
 const pkv__sim_addr_ops pkv__sim_addr_first_fit = {
     .name = "first-fit",
     .has_places = true,
-    .create = first_create,
+    .create = runs_create,
     .destroy = runs_destroy,
     .fits_empty = runs_fits_empty,
     .take = first_take,
     .give = runs_give,
     .n_free = runs_n_free,
+    .largest_free = runs_largest_free,
+    .n_free_chunks = runs_n_free_chunks,
 };
 
 const pkv__sim_addr_ops pkv__sim_addr_best_fit = {
@@ -278,4 +356,33 @@ const pkv__sim_addr_ops pkv__sim_addr_best_fit = {
     .take = best_take,
     .give = runs_give,
     .n_free = runs_n_free,
+    .largest_free = runs_largest_free,
+    .n_free_chunks = runs_n_free_chunks,
+};
+
+const pkv__sim_addr_ops pkv__sim_addr_next_fit = {
+    .name = "next-fit",
+    .has_places = true,
+    .create = runs_create,
+    .destroy = runs_destroy,
+    .fits_empty = runs_fits_empty,
+    .take = next_take,
+    .give = runs_give,
+    .n_free = runs_n_free,
+    .largest_free = runs_largest_free,
+    .n_free_chunks = runs_n_free_chunks,
+};
+
+const pkv__sim_addr_ops pkv__sim_addr_compact = {
+    .name = "compact",
+    .has_places = true,
+    .create = runs_create,
+    .destroy = runs_destroy,
+    .fits_empty = runs_fits_empty,
+    .take = first_take,
+    .give = runs_give,
+    .n_free = runs_n_free,
+    .largest_free = runs_largest_free,
+    .n_free_chunks = runs_n_free_chunks,
+    .compact = runs_compact,
 };

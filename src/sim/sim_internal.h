@@ -113,6 +113,9 @@ typedef struct pkv__sim_addr_ops {
 extern const pkv__sim_addr_ops pkv__sim_addr_buddy, pkv__sim_addr_ideal;
 extern const pkv__sim_addr_ops pkv__sim_addr_first_fit, pkv__sim_addr_best_fit;
 extern const pkv__sim_addr_ops pkv__sim_addr_next_fit, pkv__sim_addr_compact;
+/* Words of its bitmaps that a buddy allocator has visited since its creation: what its operations
+ * cost, whatever the machine. */
+int64_t pkv__sim_buddy_visits(const void *self);
 /* By pkv_sim_addr; NULL for an unknown value. */
 const pkv__sim_addr_ops *pkv__sim_addr_find(pkv_sim_addr addr);
 
@@ -146,6 +149,10 @@ typedef struct pkv__sim_policy_ops {
     pkv_status (*create)(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
                          void **out);
     void (*destroy)(void *self);
+    /* How to ask for the resident tokens per sequence of running request r; called once, after
+     * create. NULL: the policy never asks. */
+    void (*connect)(void *self, const void *engine,
+                    int32_t (*resident)(const void *engine, int64_t r));
     /* Units per slot: 1, vattn: b. */
     int64_t (*units_per_slot)(const void *self);
     /* Could this request finish if it had the pool alone? (f <= M is known.) */

@@ -43,6 +43,8 @@ static void test_accepted(void **state)
         { "max:alloc=first-fit", "max:alloc=first-fit" },
         { "oracle:alloc=best-fit", "oracle:alloc=best-fit" },
         { "oracle:ideal", "oracle:alloc=ideal" },
+        { "max:next-fit", "max:alloc=next-fit" },
+        { "oracle:alloc=compact", "oracle:alloc=compact" },
         { "pow2:alloc=ideal,alloc=buddy", "pow2" },
         { "static-batch", "static-batch" },
         { "static-batch:ideal", "static-batch:alloc=ideal" },
@@ -202,8 +204,7 @@ static pkv_sim_policy random_policy(pkv__rng *rng)
     case PKV_SIM_POW2:
     case PKV_SIM_ORACLE:
     case PKV_SIM_STATIC_BATCH:
-        do p.addr = (pkv_sim_addr)pkv__rng_below(rng, 6);
-        while (!pkv__sim_addr_find(p.addr));
+        p.addr = (pkv_sim_addr)pkv__rng_below(rng, 6);
         break;
     case PKV_SIM_ORCA_REAL:
         p.max_tokens = (int32_t)pkv__rng_below(rng, 1u << pkv__rng_below(rng, 31));
