@@ -1,4 +1,5 @@
-/* Percentiles with linear interpolation (numpy's default, type 7). */
+/* Percentiles: linear interpolation (numpy's default, type 7), or the nearest rank. Positions are
+ * fractions of integers, so 99 % of 100 intervals is exactly 99. */
 #include "pagedkv/sim.h"
 
 #include <stdlib.h>
@@ -9,9 +10,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double at(const double *sorted, int64_t n, int64_t percent)
+static double interpolated(const double *sorted, int64_t n, int64_t percent)
 {
-    /* The position as a fraction of integers: 99 % of 100 intervals is exactly 99. */
     const int64_t scaled = percent * (n - 1);
     const int64_t low = scaled / 100;
     const double part = (double)(scaled % 100) / 100;
@@ -19,11 +19,18 @@ static double at(const double *sorted, int64_t n, int64_t percent)
     return sorted[low] + part * (sorted[low + 1] - sorted[low]);
 }
 
+/* Rank ceil(percent / 100 * n), counted from 1; the first for a percent of 0. */
+static double nearest_rank(const double *sorted, int64_t n, int64_t percent)
+{
+    const int64_t rank = (percent * n + 99) / 100;
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
 void pkv_sim_dist_of(double *values, int64_t n, bool nearest, pkv_sim_dist *out)
 {
-    (void)nearest;
-    *out = (pkv_sim_dist){ .n = n };
-    if (n == 0) return;
+    *out = (pkv_sim_dist){ .n = n > 0 ? n : 0 };
+    if (n <= 0) return;
+    double (*const at)(const double *, int64_t, int64_t) = nearest ? nearest_rank : interpolated;
     qsort(values, (size_t)n, sizeof(*values), compare);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += values[i];
