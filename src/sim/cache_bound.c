@@ -5,7 +5,8 @@
  *
  * An id may name its own block or its whole prefix; as the trie looks at the path, both give what
  * two prompts have in common. Only the last id of a prompt may cover less than block_tokens, so a
- * node remembers the most tokens any prompt had under it. */
+ * node remembers the most tokens any prompt had under it; where that is less than a whole id, the
+ * node has no children. */
 #include "sim/sim_internal.h"
 
 #define MIN_SLOTS 64
@@ -86,7 +87,6 @@ static pkv_status add_prompt(trie *t, const pkv_sim_content *content, int64_t r,
         if (on_path) {
             *found += pkv__min_i32(cover, e->covered);
             *n_found += e->covered >= cover;
-            on_path = e->covered >= cover;
         }
         if (e->covered < cover) e->covered = cover;
         node = e->node;

@@ -156,10 +156,8 @@ static void test_percentiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figure_3),
-        cmocka_unit_test(test_rounding_is_external),
-        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_leap_integral),
+        cmocka_unit_test(test_figure_3),    cmocka_unit_test(test_rounding_is_external),
+        cmocka_unit_test(test_heap),        cmocka_unit_test(test_leap_integral),
         cmocka_unit_test(test_percentiles),
     };
     return cmocka_run_group_tests_name("sim_parts", tests, NULL, NULL);
