@@ -52,8 +52,10 @@ typedef struct fragsim_model {
 /* The command line as understood. Numbers of -1: not given. */
 typedef struct fragsim_options {
     fragsim_command command;
+    uint64_t given[2]; /* which options were on the line, by their place in the table */
     const char *trace_path;
     pkv_sim_trace_config trace; /* strict, filter, format, columns, unit, limits */
+    char *columns;              /* names that `trace` points to; owned, NULL in a copy */
     const char *lengths_text;   /* a text of pkv_sim_lengths_parse; NULL: not given */
     const char *lengths_path;   /* rows of this file are drawn with replacement, or in order */
     bool lengths_in_order, repeat;
@@ -69,7 +71,7 @@ typedef struct fragsim_options {
     pkv_sim_policy policies[FRAGSIM_MAX_POLICIES];
     int n_policies;
     int64_t kv_tokens, num_blocks, block_tokens;
-    int64_t kv_memory_bytes;
+    int64_t kv_memory_bytes, swap_bytes;
     fragsim_model model;
     pkv_sim_config sim; /* everything but policy, content, observer */
     bool paper_accounting;
@@ -87,7 +89,8 @@ typedef struct fragsim_options {
 
 /* Understand argv[2 ..]; false: it has complained. */
 bool fragsim_options_parse(int argc, char **argv, fragsim_command command, fragsim_options *out);
-/* A copy of `from` in which axis values[k] of each axis is set; false: it has complained. */
+/* A copy of `from` in which value k[a] of each axis a is set and `n_axes` is 0; `from` has to
+ * outlive it. False: it has complained. */
 bool fragsim_options_at(const fragsim_options *from, const int *k, fragsim_options *out);
 void fragsim_options_free(fragsim_options *opts);
 void fragsim_help(FILE *out, fragsim_command command);
@@ -100,10 +103,10 @@ typedef struct fragsim_input {
     pkv_sim_trace trace; /* of a file; otherwise empty */
     pkv_sim_request *reqs;
     int64_t n;
-    pkv_sim_content content; /* ids NULL: none; of the trace, or of --shared-prefix */
-    void *own_content;       /* of --shared-prefix; owned */
-    bool from_trace;         /* lengths read, and not drawn by law */
-    bool from_generator;     /* reqs is ours and not the trace's */
+    pkv_sim_content content;     /* ids NULL: none; of the trace, or of --shared-prefix */
+    void *own_content, *own_ids; /* behind content where it is not the trace's; owned */
+    bool from_trace;             /* lengths come from a file: `trace` says which rows it had */
+    bool from_generator;         /* reqs is ours and not the trace's */
     pkv_sim_dist prompt, output;
 } fragsim_input;
 

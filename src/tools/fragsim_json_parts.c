@@ -181,7 +181,7 @@ static const char *arrival_name(pkv_sim_arrival kind)
 }
 
 /* What moved the arrivals, the rate if there is one, and the seed if anything was drawn. */
-static void put_arrivals(json_t *o, const fragsim_options *opts, const fragsim_input *input)
+static void put_arrivals(json_t *o, const fragsim_options *opts)
 {
     const pkv_sim_arrival_config *a = &opts->arrivals;
     const char *how = "trace";
@@ -194,7 +194,7 @@ static void put_arrivals(json_t *o, const fragsim_options *opts, const fragsim_i
     } else if (opts->target_rate_micro > 0) {
         how = "stretched";
         rate_micro = opts->target_rate_micro;
-    } else if (a->rate_micro > 0 || input->from_generator) {
+    } else if (a->rate_micro > 0 || !opts->trace_path) {
         how = arrival_name(a->kind);
         rate_micro = a->rate_micro > 0 ? a->rate_micro : FRAGSIM_USUAL_RATE_MICRO;
         drawn = true;
@@ -211,7 +211,8 @@ static void put_arrivals(json_t *o, const fragsim_options *opts, const fragsim_i
         o, "time_scale",
         fragsim_json_real(opts->time_scale_micro > 0, (double)opts->time_scale_micro / 1e6));
     fragsim_json_put(o, "seed",
-                     fragsim_json_whole(drawn || input->from_generator, (int64_t)a->seed));
+                     fragsim_json_whole(drawn || (!opts->trace_path && !opts->lengths_in_order),
+                                        (int64_t)a->seed));
 }
 
 static json_t *content_json(const fragsim_options *opts, const pkv_sim_content *c)
@@ -228,9 +229,8 @@ static json_t *content_json(const fragsim_options *opts, const pkv_sim_content *
 json_t *fragsim_json_input(const fragsim_options *opts, const fragsim_input *input)
 {
     json_t *o = json_object();
-    if (input->from_trace) {
-        put_trace(o, opts, &input->trace);
-    } else {
+    if (input->from_trace) put_trace(o, opts, &input->trace);
+    if (!opts->trace_path) {
         const char *usual = opts->lengths_path ? NULL : "sharegpt-like";
         fragsim_json_put(o, "lengths",
                          fragsim_json_string(opts->lengths_text ? opts->lengths_text : usual));
@@ -240,7 +240,7 @@ json_t *fragsim_json_input(const fragsim_options *opts, const fragsim_input *inp
     fragsim_json_put(o, "num_prompts",
                      fragsim_json_whole(opts->num_prompts >= 0, opts->num_prompts));
     fragsim_json_put(o, "repeat", json_boolean(opts->repeat));
-    put_arrivals(o, opts, input);
+    put_arrivals(o, opts);
     fragsim_json_put(o, "content", content_json(opts, &input->content));
     return o;
 }

@@ -1,390 +1,317 @@
-/* The command line: one table says what exists, what it is called, and what it does. */
-#include "fragsim.h"
+/* The command line: one table says what exists, what it is called, whose it is, and what it does.
+ */
+#include "fragsim_options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct option {
-    const char *name, *alias; /* alias NULL: none */
-    const char *value;        /* NULL: a flag */
-    const char *help;
-    bool (*set)(fragsim_options *o, const char *value);
-    const char *inspect_help; /* NULL: not an option of inspect */
-} option;
+#define R FRAGSIM_RUN
+#define S FRAGSIM_SWEEP
+#define C FRAGSIM_CAPACITY
+#define I FRAGSIM_INSPECT
+#define AT(field) offsetof(fragsim_options, field)
+#define MANY true /* several values make an axis of sweep */
 
-static bool set_whole(const char *name, const char *text, int64_t low, int64_t high, int64_t *out)
-{
-    if (fragsim_parse_whole(text, low, high, out)) return true;
-    return fragsim_complain("%s: '%s' is not a whole number from %lld to %lld", name, text,
-                            (long long)low, (long long)high);
-}
-
-static bool set_i32(const char *name, const char *text, int64_t low, int64_t high, int32_t *out)
-{
-    int64_t value;
-    if (!set_whole(name, text, low, high, &value)) return false;
-    *out = (int32_t)value;
-    return true;
-}
-
-static bool set_rate(const char *name, const char *text, int64_t *out)
-{
-    bool exact;
-    if (fragsim_parse_decimal(text, strlen(text), 6, out, &exact) && *out > 0) return true;
-    return fragsim_complain("%s: '%s' is not a number of requests per second above 0", name, text);
-}
-
-static bool set_trace(fragsim_options *o, const char *v)
-{
-    if (o->trace_path) return fragsim_complain("--trace: one file at a time");
-    o->trace_path = v;
-    return true;
-}
-
-static bool set_lengths(fragsim_options *o, const char *v)
-{
-    o->lengths_text = v;
-    return true;
-}
-
-static bool set_request_rate(fragsim_options *o, const char *v)
-{
-    if (strcmp(v, "inf") == 0) {
-        o->arrivals.rate_micro = 0;
-        return true;
-    }
-    return set_rate("--request-rate", v, &o->arrivals.rate_micro);
-}
-static bool set_target_rate(fragsim_options *o, const char *v)
-{
-    return set_rate("--target-rate", v, &o->target_rate_micro);
-}
-static bool set_all_at_once(fragsim_options *o, const char *v)
-{
-    (void)v;
-    o->all_at_once = true;
-    return true;
-}
-static bool set_num_prompts(fragsim_options *o, const char *v)
-{
-    return set_whole("--num-prompts", v, 1, 100000000, &o->num_prompts);
-}
-static bool set_max_requests(fragsim_options *o, const char *v)
-{
-    return set_whole("--max-requests", v, 1, INT32_MAX, &o->trace.max_requests);
-}
-static bool set_duration(fragsim_options *o, const char *v)
-{
-    bool exact;
-    if (fragsim_parse_time(v, strlen(v), &o->trace.duration_ns, &exact) && o->trace.duration_ns > 0)
-        return true;
-    return fragsim_complain("--duration: '%s' is not a time above 0, as in 600 or 10min", v);
-}
-static bool set_seed(fragsim_options *o, const char *v)
-{
-    int64_t seed;
-    if (!set_whole("--seed", v, 0, INT64_MAX, &seed)) return false;
-    o->arrivals.seed = (uint64_t)seed;
-    o->seed_given = true;
-    return true;
-}
-static bool set_strict(fragsim_options *o, const char *v)
-{
-    (void)v;
-    o->trace.strict = true;
-    return true;
-}
-
-static bool set_policy(fragsim_options *o, const char *v)
-{
-    if (o->n_policies >= FRAGSIM_MAX_POLICIES)
-        return fragsim_complain("--policy: at most %d of them", FRAGSIM_MAX_POLICIES);
-    o->policy_texts[o->n_policies++] = v;
-    return true;
-}
-static bool set_kv_tokens(fragsim_options *o, const char *v)
-{
-    return set_whole("--kv-tokens", v, 1, INT32_MAX, &o->kv_tokens);
-}
-static bool set_num_blocks(fragsim_options *o, const char *v)
-{
-    return set_whole("--num-blocks", v, 1, INT32_MAX, &o->num_blocks);
-}
-static bool set_block_tokens(fragsim_options *o, const char *v)
-{
-    return set_whole("--block-tokens", v, 1, 1024, &o->block_tokens);
-}
-static bool set_max_model_len(fragsim_options *o, const char *v)
-{
-    return set_i32("--max-model-len", v, 1, 1 << 30, &o->sim.max_model_len);
-}
-static bool set_max_num_seqs(fragsim_options *o, const char *v)
-{
-    return set_i32("--max-num-seqs", v, 1, 1 << 20, &o->sim.max_num_seqs);
-}
-static bool set_watermark(fragsim_options *o, const char *v)
-{
-    bool exact;
-    int64_t ppm;
-    if (!fragsim_parse_decimal(v, strlen(v), 6, &ppm, &exact) || !exact || ppm > 1000000)
-        return fragsim_complain("--watermark: '%s' is not a share from 0 to 1 with at most six "
-                                "decimals",
-                                v);
-    o->sim.watermark_ppm = (int32_t)ppm;
-    return true;
-}
-static bool set_step_time(fragsim_options *o, const char *v)
-{
-    return fragsim_parse_step_time(v, &o->sim);
-}
-
-static const char *const window_names[] = { "auto", "all", "arrivals", "queued" };
-static const char *const engine_names[] = { "leap", "naive" };
-const char *fragsim_window_name(pkv_sim_window window)
-{
-    return window_names[window];
-}
-const char *fragsim_engine_name(pkv_sim_engine engine)
-{
-    return engine_names[engine];
-}
-
-static bool set_window(fragsim_options *o, const char *v)
-{
-    for (int k = 0; k < 4; k++) {
-        if (strcmp(v, window_names[k]) != 0) continue;
-        o->sim.window = (pkv_sim_window)k;
-        return true;
-    }
-    return fragsim_complain("--window: '%s' is not auto, all, arrivals or queued", v);
-}
-static bool set_engine(fragsim_options *o, const char *v)
-{
-    for (int k = 0; k < 2; k++) {
-        if (strcmp(v, engine_names[k]) != 0) continue;
-        o->sim.engine = (pkv_sim_engine)k;
-        return true;
-    }
-    return fragsim_complain("--engine: '%s' is not leap or naive", v);
-}
-static bool set_check(fragsim_options *o, const char *v)
-{
-    (void)v;
-    o->sim.check = true;
-    return true;
-}
-static bool set_json(fragsim_options *o, const char *v)
-{
-    if (*v == '\0') return fragsim_complain("--json: an empty file name");
-    o->json_path = v;
-    return true;
-}
-static bool set_width(fragsim_options *o, const char *v)
-{
-    if (strcmp(v, "80") != 0 && strcmp(v, "120") != 0)
-        return fragsim_complain("--width: '%s' is not 80 or 120", v);
-    o->width = v[0] == '8' ? 80 : 120;
-    return true;
-}
-static bool set_quiet(fragsim_options *o, const char *v)
-{
-    (void)v;
-    o->quiet = true;
-    return true;
-}
-static bool set_repro(fragsim_options *o, const char *v)
-{
-    (void)v;
-    o->print_repro = true;
-    return true;
-}
-
-static const option options[] = {
-    { "--trace", "--dataset-path", "FILE",
-      "CSV trace (azure, burstgpt, vidur, splitwise), - for stdin; default: draw requests",
-      set_trace, "another way to name TRACE" },
-    { "--lengths", NULL, "KIND",
-      "draw lengths: sharegpt-like (default without --trace), alpaca-like, fixed:IN,OUT",
-      set_lengths, NULL },
-    { "--num-prompts", NULL, "N", "requests to draw (3000), or rows to use: fewer are an error",
-      set_num_prompts, "describe the N earliest rows; fewer usable ones are an error" },
-    { "--max-requests", NULL, "N", "use at most N rows of the trace (all)", set_max_requests,
-      "describe at most the N earliest rows (all)" },
-    { "--duration", NULL, "TIME", "use rows within TIME of the first arrival (all); 600, 10min",
-      set_duration, "describe rows within TIME of the first arrival (all); 600, 10min" },
-    { "--strict", NULL, NULL, "a row that would be dropped or sorted is an error", set_strict,
+/* clang-format off */
+static const fragsim_option options[] = {
+    { .commands = R | S | C | I, .help = "requests" },
+    { "--trace", "--dataset-path", "FILE", R | S | C, false, fragsim_set_trace, 0, 0, 0,
+      "CSV or JSON lines, - for stdin; default: draw requests" },
+    { "--trace", "--dataset-path", "FILE", I, false, fragsim_set_trace, 0, 0, 0,
+      "another way to name TRACE" },
+    { "--format", NULL, "NAME", R | S | C | I, false, fragsim_set_format, 0, 0, 0,
+      "azure, burstgpt, vidur, splitwise, lengths, mooncake, qwen, llmservingsim (auto: by the names found)" },
+    { "--columns", NULL, "in=A,out=B,time=C", R | S | C | I, false, fragsim_set_columns, 0, 0, 0,
+      "columns or keys of any other file; time may be missing" },
+    { "--time-unit", NULL, "UNIT", R | S | C | I, false, fragsim_set_time_unit, 0, 0, 0,
+      "of numeric times: ns, us, ms, s, min, h (as the format says)" },
+    { "--hash-block-size", NULL, "N", R | S | C | I, false, fragsim_set_whole32,
+      AT(trace.hash_block_tokens), 1, 1 << 30, "tokens per content id (512; qwen 16)" },
+    { "--filter", NULL, "NAME", R | S | C | I, false, fragsim_set_filter, 0, 0, 0,
+      "rows that a published evaluation used: vllm, artifact, sglang, burstgpt-gpt4 (none)" },
+    { "--zero-output", NULL, "drop|keep", R | S | C | I, false, fragsim_set_zero_output, 0, 0, 0,
+      "rows without output: drop, or keep as prefill only (drop)" },
+    { "--start", NULL, "TIME", R | S | C | I, false, fragsim_set_time, AT(trace.start_ns), 0, 0,
+      "use rows from TIME after the first arrival on (0)" },
+    { "--duration", NULL, "TIME", R | S | C | I, false, fragsim_set_time, AT(trace.duration_ns), 1, 0,
+      "use rows within TIME of --start (all); 600, 10min" },
+    { "--max-requests", NULL, "N", R | S | C | I, false, fragsim_set_whole64, AT(trace.max_requests), 1,
+      INT32_MAX, "use at most the N earliest rows (all)" },
+    { "--num-prompts", NULL, "N", R | S | C, MANY, fragsim_set_whole64, AT(num_prompts), 1, 100000000,
+      "requests to draw (3000), or rows to use: fewer are an error" },
+    { "--num-prompts", NULL, "N", I, false, fragsim_set_whole64, AT(num_prompts), 1, 100000000,
+      "describe the N earliest rows; fewer are an error" },
+    { "--repeat", NULL, NULL, R | S | C, false, fragsim_set_flag, AT(repeat), 0, 0,
+      "use rows again, in order, until there are --num-prompts" },
+    { "--strict", NULL, NULL, R | S | C | I, false, fragsim_set_flag, AT(trace.strict), 0, 0,
       "a row that would be dropped or sorted is an error" },
-    { "--request-rate", NULL, "R",
-      "Poisson arrivals, R per second (8), inf: all at once; for drawn "
-      "requests and traces without times",
-      set_request_rate, NULL },
-    { "--target-rate", NULL, "R",
-      "stretch the times of a trace to R requests per second (as they are)", set_target_rate,
-      NULL },
-    { "--all-at-once", NULL, NULL, "all requests at time 0, whatever the trace says",
-      set_all_at_once, NULL },
-    { "--seed", NULL, "N", "of everything drawn (0)", set_seed, NULL },
-    { "--policy", NULL, "P",
-      "repeatable: max, pow2, oracle with :alloc=buddy|ideal|first-fit|best-fit, paged:block=N "
-      "(max, pow2, oracle, oracle:best-fit, oracle:ideal, paged:block=16)",
-      set_policy, NULL },
-    { "--kv-tokens", NULL, "N", "pool in token slots (15728: OPT-13B on 40 GB)", set_kv_tokens,
-      NULL },
-    { "--num-blocks", NULL, "N", "pool in usable blocks of --block-tokens, instead of --kv-tokens",
-      set_num_blocks, NULL },
-    { "--block-tokens", "--block-size", "N", "tokens per block of 'paged' and of --num-blocks (16)",
-      set_block_tokens, NULL },
-    { "--max-model-len", NULL, "N", "longest prompt + output (2048)", set_max_model_len, NULL },
-    { "--max-num-seqs", NULL, "N", "most requests running at a time (256)", set_max_num_seqs,
-      NULL },
-    { "--watermark", NULL, "W", "share of the blocks that paged keeps free at admission (0.01)",
-      set_watermark, NULL },
-    { "--step-time", NULL, "T", "duration of a step (22ms+300us*batch+400ns*tokens)", set_step_time,
-      NULL },
-    { "--window", NULL, "W",
-      "what averages cover: all, arrivals, queued (auto: arrivals if they "
-      "differ, else queued)",
-      set_window, NULL },
-    { "--engine", NULL, "E", "leap or naive, with equal results (leap)", set_engine, NULL },
-    { "--check", NULL, NULL,
-      "compare the block manager with a counter model after every event; slow", set_check, NULL },
-    { "--json", NULL, "FILE", "write the report as JSON; - is stdout, without the table", set_json,
-      NULL },
-    { "--width", NULL, "N", "80 or 120 columns (80; on a wide terminal 120)", set_width, NULL },
-    { "--quiet", NULL, NULL, "no table, no progress", set_quiet, NULL },
-    { "--repro-command", NULL, NULL, "print the line that repeats the run", set_repro, NULL },
+    { "--lengths", NULL, "KIND|FILE", R | S | C, false, fragsim_set_lengths, 0, 0, 0,
+      "draw lengths: sharegpt-like (default without --trace), alpaca-like, fixed:I,O, uniform:I-I,O-O, "
+      "lognormal:MEAN,CV,MEAN,CV, gamma:MEAN,SHAPE,MEAN,SHAPE, zipf:A,MAX,A,MAX; or rows of FILE" },
+    { "--in-order", NULL, NULL, R | S | C, false, fragsim_set_flag, AT(lengths_in_order), 0, 0,
+      "rows of --lengths FILE one after the other (drawn with replacement)" },
+    { "--shared-prefix", NULL, "N", R | S, MANY, fragsim_set_whole32, AT(shared_prefix), 1, 1 << 24,
+      "tokens that all prompts begin with, for +prefix (none)" },
+    { "--seed", NULL, "N", R | S | C, MANY, fragsim_set_seed, 0, 0, 0, "of everything drawn (0)" },
+
+    { .commands = R | S, .help = "arrivals" },
+    { "--request-rate", NULL, "R", R | S, MANY, fragsim_set_request_rate, AT(arrivals.rate_micro), 0, 0,
+      "drawn, R per second (8), inf: all at once; for drawn requests and traces without times" },
+    { "--arrival", NULL, "LAW", R | S, false, fragsim_set_arrival, 0, 0, 0,
+      "of drawn arrivals: poisson, gamma, constant, burst, artifact (poisson)" },
+    { "--burstiness", NULL, "X", R | S, MANY, fragsim_set_factor, AT(arrivals.burstiness_micro), 0, 0,
+      "shape of gamma arrivals: 1 is poisson, less is burstier (1)" },
+    { "--burst-size", NULL, "N", R | S, MANY, fragsim_set_whole32, AT(arrivals.burst_size), 1, 1 << 20,
+      "requests per burst" },
+    { "--concurrency", NULL, "N", R | S, MANY, fragsim_set_whole32, AT(sim.concurrency), 1, 1 << 20,
+      "closed loop: N clients, each sends its next request when its last one is done" },
+    { "--all-at-once", NULL, NULL, R | S, false, fragsim_set_flag, AT(all_at_once), 0, 0,
+      "all requests at time 0, whatever the trace says" },
+    { "--target-rate", NULL, "R", R | S, MANY, fragsim_set_rate, AT(target_rate_micro), 0, 0,
+      "stretch the times of a trace to R requests per second (as they are)" },
+    { "--time-scale", NULL, "X", R | S, MANY, fragsim_set_factor, AT(time_scale_micro), 0, 0,
+      "multiply the times of a trace by X (1)" },
+
+    { .commands = R | S | C, .help = "pool" },
+    { "--policy", NULL, "P", R | S | C, false, fragsim_set_policy, 0, 0, 0,
+      "repeatable: max, pow2, oracle with :alloc=buddy|ideal|first-fit|best-fit|next-fit|compact; "
+      "static-batch; orca-real:max_tokens=N; paged[+prefix][+swap][+fork:n=N][+beam:width=N]:block=N; "
+      "vattn:page=2M|256K|128K|64K (max, pow2, oracle, oracle:best-fit, oracle:ideal, paged)" },
+    { "--kv-tokens", NULL, "N", R | S | C, MANY, fragsim_set_whole64, AT(kv_tokens), 1, INT32_MAX,
+      "pool in token slots (15728: OPT-13B on 40 GB)" },
+    { "--num-blocks", NULL, "N", R | S | C, MANY, fragsim_set_whole64, AT(num_blocks), 1, INT32_MAX,
+      "pool in usable blocks of --block-tokens" },
+    { "--num-gpu-blocks-override", NULL, "N", R | S | C, MANY, fragsim_set_gpu_blocks, AT(num_blocks), 2,
+      INT32_MAX, "as vLLM counts them: N - 1 usable blocks" },
+    { "--kv-memory", NULL, "SIZE", R | S | C, MANY, fragsim_set_bytes, AT(kv_memory_bytes), 1, 0,
+      "pool in bytes of all workers: 12GiB, 40GB" },
+    { "--model", NULL, "NAME", R | S | C, MANY, fragsim_set_model, 0, 0, 0,
+      "bytes per token: opt-13b (default), opt-66b, opt-175b, llama-2-7b|13b|70b, llama-3-8b|70b, "
+      "llama-3.1-8b|70b|405b, mistral-7b, mixtral-8x7b, qwen2.5-7b|72b, yi-34b" },
+    { "--layers", NULL, "N", R | S | C, false, fragsim_set_whole32, AT(model.layers), 1, 65536,
+      "of any other model; with --kv-heads and --head-dim" },
+    { "--kv-heads", NULL, "N", R | S | C, false, fragsim_set_whole32, AT(model.kv_heads), 1, 65536,
+      "KV heads per layer, all workers together" },
+    { "--head-dim", NULL, "N", R | S | C, false, fragsim_set_whole32, AT(model.head_dim), 1, 65536,
+      "elements per head" },
+    { "--kv-dtype", "--kv-cache-dtype", "TYPE", R | S | C, MANY, fragsim_set_kv_dtype, 0, 0, 0,
+      "of K and V: float16, bfloat16, fp8, int8, int4, float32 (auto: 16 bits)" },
+    { "--tensor-parallel", "--tensor-parallel-size", "N", R | S | C, MANY, fragsim_set_whole32,
+      AT(model.tensor_parallel), 1, 1024, "workers that share the heads (1)" },
+    { "--block-tokens", "--block-size", "N", R | S | C, MANY, fragsim_set_whole64, AT(block_tokens), 1,
+      1024, "tokens per block of paged without block=, and of --num-blocks (16)" },
+    { "--max-model-len", NULL, "N", R | S | C, MANY, fragsim_set_whole32, AT(sim.max_model_len), 1,
+      1 << 30, "longest prompt + output (2048)" },
+    { "--watermark", NULL, "W", R | S | C, MANY, fragsim_set_watermark, 0, 0, 0,
+      "share of the blocks that paged and vattn keep free at admission (0.01)" },
+    { "--swap-space", NULL, "SIZE", R | S, MANY, fragsim_set_swap_space, 0, 0, 0,
+      "for paged+swap: GiB, or with a unit (4)" },
+    { "--swap-bandwidth", NULL, "SIZE", R | S, MANY, fragsim_set_speed, AT(sim.swap_bytes_per_s), 0, 0,
+      "bytes per second that swap moves, or inf (32GB)" },
+    { "--copy-latency", NULL, "TIME", R | S, MANY, fragsim_set_time, AT(sim.copy_latency_ns), 0, 0,
+      "of each block that swap moves (10us)" },
+    { "--bandwidth", NULL, "SIZE", R | S, MANY, fragsim_set_speed, AT(sim.compact_bytes_per_s), 0, 0,
+      "bytes per second that alloc=compact moves, or inf (1TB)" },
+
+    { .commands = R | S | C, .help = "scheduling" },
+    { "--max-num-seqs", NULL, "N", R | S | C, MANY, fragsim_set_whole32, AT(sim.max_num_seqs), 1, 1 << 20,
+      "most requests running at a time (256)" },
+    { "--max-num-batched-tokens", NULL, "N", R | S, MANY, fragsim_set_whole32,
+      AT(sim.max_batched_tokens), 1, INT32_MAX, "most tokens computed in one step (no limit)" },
+    { "--admit", NULL, "fcfs|skip", R | S, MANY, fragsim_set_admit, 0, 0, 0,
+      "skip: later requests pass a head of the queue that does not fit (fcfs)" },
+    { "--prefill-rate", NULL, "N", R | S, MANY, fragsim_set_whole64, AT(sim.prefill_tokens_per_s), 1,
+      INT32_MAX, "prompt tokens per second (prefill takes no time)" },
+    { "--prefill-chunk", NULL, "N", R | S, MANY, fragsim_set_whole32, AT(sim.prefill_chunk), 1, 1 << 30,
+      "prompt tokens per request and step (whole prompts)" },
+    { "--step-time", NULL, "T", R | S, false, fragsim_set_step_time, 0, 0, 0,
+      "duration of a step (22ms+300us*batch+400ns*tokens)" },
+
+    { .commands = R | S, .help = "measuring" },
+    { "--window", NULL, "W", R | S, false, fragsim_set_window, 0, 0, 0,
+      "what averages cover: all, arrivals, queued (auto: arrivals if they differ, else queued)" },
+    { "--slo", NULL, "ttft=T,tpot=T,norm=T", R | S, false, fragsim_set_slo, 0, 0, 0,
+      "limits that a good request meets, any of the three (none)" },
+    { "--percentile-method", NULL, "NAME", R | S, false, fragsim_set_percentile, 0, 0, 0,
+      "linear or nearest (linear)" },
+    { "--engine", NULL, "E", R | S, false, fragsim_set_engine, 0, 0, 0,
+      "leap or naive, with equal results (leap)" },
+    { "--check", NULL, NULL, R | S, false, fragsim_set_flag, AT(sim.check), 0, 0,
+      "compare the block manager with a counter model after every event; slow" },
+    { "--threads", NULL, "N", R | S, false, fragsim_set_whole32, AT(threads), 1, FRAGSIM_MAX_THREADS,
+      "simulations at a time (as many as there are processors)" },
+
+    { .commands = R | S | C, .help = "output" },
+    { "--json", NULL, "FILE", R | C, false, fragsim_set_text, AT(json_path), 0, 0,
+      "write the report as JSON; - is stdout, without the table" },
+    { "--csv", NULL, "FILE", R, false, fragsim_set_text, AT(csv_path), 0, 0,
+      "write a row per policy as CSV" },
+    { "--timeseries", NULL, "FILE", R, false, fragsim_set_text, AT(series_path), 0, 0,
+      "write the parts of the pool, batch and queue over time as CSV" },
+    { "--sample-interval", NULL, "TIME", R, false, fragsim_set_time, AT(sample_interval_ns), 1, 0,
+      "between two rows of --timeseries (a 240th of the arrivals' span)" },
+    { "--events", NULL, "FILE", R, false, fragsim_set_text, AT(events_path), 0, 0,
+      "write every arrival, admission, growth, preemption, swap, move and finish as JSON lines" },
+    { "--paper-accounting", NULL, NULL, R, false, fragsim_set_flag, AT(paper_accounting), 0, 0,
+      "one figure for all external waste, as the paper counts it" },
+    { "--width", NULL, "N", R, false, fragsim_set_width, 0, 0, 0,
+      "80 or 120 columns (80; on a wide terminal 120)" },
+    { "--quiet", NULL, NULL, R | C, false, fragsim_set_flag, AT(quiet), 0, 0, "no table, no progress" },
+    { "--progress", NULL, NULL, R, false, fragsim_set_flag, AT(force_progress), 0, 0,
+      "show progress on stderr also where it is no terminal" },
+    { "--repro-command", NULL, NULL, R, false, fragsim_set_flag, AT(print_repro), 0, 0,
+      "print the line that repeats the run" },
 };
+/* clang-format on */
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
+_Static_assert(N_OPTIONS <= 128, "fragsim_options.given has a bit per row");
+
+/* ---------------------------------------------------------------- help */
+
+/* `text` in lines of up to `width` columns from `left` on; the first begins at `column`. */
+static void put_wrapped(FILE *out, const char *text, int column, int left, int width)
+{
+    bool first = true;
+    while (*text) {
+        const size_t len = strcspn(text, " ");
+        if (!first && column + (int)len + 1 > width) {
+            fprintf(out, "\n%*s", left, "");
+            column = left;
+            first = true;
+        }
+        column += fprintf(out, "%s%.*s", first ? "" : " ", (int)len, text);
+        first = false;
+        text += len + (text[len] == ' ');
+    }
+    fputc('\n', out);
+}
+
+static void put_option(FILE *out, const fragsim_option *o)
+{
+    const int left = 34, width = 100;
+    const int len =
+        fprintf(out, "  %s%s%s%s%s", o->name, o->alias ? ", " : "", o->alias ? o->alias : "",
+                o->value ? " " : "", o->value ? o->value : "");
+    if (len < left) fprintf(out, "%*s", left - len, "");
+    else fprintf(out, "\n%*s", left, "");
+    put_wrapped(out, o->help, left, left, width);
+}
+
+static const char *purpose(fragsim_command command)
+{
+    switch (command) {
+    case FRAGSIM_RUN:
+        return "[options]: replay requests against allocation policies and show where the KV-cache "
+               "memory goes.";
+    case FRAGSIM_PAPER:
+        return "[options]: reproduce the PagedAttention paper's figures.";
+    case FRAGSIM_SWEEP:
+        return "[options]: a simulation per policy and combination of values. Options marked * "
+               "take "
+               "lists 1,8,16 and ranges FIRST-LAST*FACTOR or FIRST-LAST+STEP.";
+    case FRAGSIM_CAPACITY:
+        return "[options]: how many requests a memory holds at given lengths, without a "
+               "simulation.";
+    case FRAGSIM_INSPECT:
+        return "TRACE [options]: what a trace contains, and what is dropped. TRACE is CSV or JSON "
+               "lines, - for stdin.";
+    }
+    return "";
+}
 
 void fragsim_help(FILE *out, fragsim_command command)
 {
-    const bool inspect = command == FRAGSIM_INSPECT;
-    if (inspect)
-        fprintf(out, "pkv-fragsim inspect TRACE [options]: what a trace contains, and what is "
-                     "dropped. TRACE "
-                     "is a CSV\nfile (azure, burstgpt, vidur, splitwise), - for stdin. Defaults in "
-                     "parentheses.\n\n");
-    else
-        fprintf(out,
-                "pkv-fragsim run [options]: replay requests against allocation policies and show "
-                "where the\nKV-cache memory goes. Defaults in parentheses.\n\n");
+    const bool runs = (command & (FRAGSIM_RUN | FRAGSIM_SWEEP | FRAGSIM_PAPER)) != 0;
+    const int column = fprintf(out, "pkv-fragsim %s ", fragsim_command_name(command));
+    put_wrapped(out, purpose(command), column, 0, 100);
+    fprintf(out, "Defaults in parentheses.\n");
     for (size_t k = 0; k < N_OPTIONS; k++) {
-        const option *o = &options[k];
-        const char *help = inspect ? o->inspect_help : o->help;
-        if (!help) continue;
-        char left[64];
-        snprintf(left, sizeof(left), "%s%s%s%s%s", o->name, o->alias ? ", " : "",
-                 o->alias ? o->alias : "", o->value ? " " : "", o->value ? o->value : "");
-        fprintf(out, "  %-33s %s\n", left, help);
+        const fragsim_option *o = &options[k];
+        if (!(o->commands & command)) continue;
+        if (o->name) put_option(out, o);
+        else fprintf(out, "\n%s\n", o->help);
     }
-    fprintf(out, "  %-33s %s\n", "--help", "this text");
+    fprintf(out, "\n  %-32s%s\n", "--help", "this text");
     fprintf(out, "\nExit status: 0 done; %s2 usage, input or output error.\n",
-            inspect ? "" : "1 nothing finished, or a check failed; ");
+            runs ? "1 nothing finished, or a check failed; " : "");
 }
 
-static const option *find(const char *arg, size_t len)
+/* ---------------------------------------------------------------- parsing */
+
+static bool is_name(const fragsim_option *o, const char *arg, size_t len)
 {
+    return o->name && ((strlen(o->name) == len && memcmp(o->name, arg, len) == 0) ||
+                       (o->alias && strlen(o->alias) == len && memcmp(o->alias, arg, len) == 0));
+}
+
+/* NULL: no such option of this command; *elsewhere is then a command that has it, or 0. */
+static const fragsim_option *find(const char *arg, size_t len, fragsim_command command,
+                                  unsigned *elsewhere)
+{
+    *elsewhere = 0;
     for (size_t k = 0; k < N_OPTIONS; k++) {
-        const option *o = &options[k];
-        if (strlen(o->name) == len && memcmp(o->name, arg, len) == 0) return o;
-        if (o->alias && strlen(o->alias) == len && memcmp(o->alias, arg, len) == 0) return o;
+        if (!is_name(&options[k], arg, len)) continue;
+        if (options[k].commands & command) return &options[k];
+        *elsewhere |= options[k].commands;
     }
     return NULL;
+}
+
+bool fragsim_given(const fragsim_options *o, const char *name)
+{
+    for (size_t k = 0; k < N_OPTIONS; k++)
+        if (is_name(&options[k], name, strlen(name)) && (o->given[k / 64] >> (k % 64) & 1))
+            return true;
+    return false;
+}
+
+static bool unknown(const char *arg, size_t len, fragsim_command command, unsigned elsewhere)
+{
+    const char *name = fragsim_command_name(command);
+    for (unsigned bit = 1; elsewhere != 0 && bit <= FRAGSIM_INSPECT; bit *= 2)
+        if (elsewhere & bit && strcmp(fragsim_command_name((fragsim_command)bit), "?") != 0)
+            return fragsim_complain("%.*s: unknown option of %s, it is one of %s; see pkv-fragsim "
+                                    "%s --help",
+                                    (int)len, arg, name, fragsim_command_name((fragsim_command)bit),
+                                    name);
+    return fragsim_complain("%.*s: unknown option; see pkv-fragsim %s --help", (int)len, arg, name);
+}
+
+/* Several values of an option of sweep: each has to be one that the option takes. */
+static bool take_axis(fragsim_options *o, const fragsim_option *row, const char *value)
+{
+    if (o->n_axes >= FRAGSIM_MAX_AXES)
+        return fragsim_complain("%s: at most %d options with several values", row->name,
+                                FRAGSIM_MAX_AXES);
+    fragsim_axis *axis = &o->axes[o->n_axes];
+    if (!fragsim_parse_values(row->name, value, axis)) return false;
+    for (int v = axis->n - 1; v >= 0; v--) /* the first one stays set */
+        if (!row->set(o, row, axis->values[v])) return false;
+    o->n_axes += axis->n > 1;
+    return true;
 }
 
 /* One option, with its value from "=" or from the next argument. */
 static bool take_option(int argc, char **argv, int *k, fragsim_options *out)
 {
-    const bool inspect = out->command == FRAGSIM_INSPECT;
     const char *arg = argv[*k];
     const size_t len = strcspn(arg, "=");
-    const option *o = find(arg, len);
-    if (!o || (inspect && !o->inspect_help)) {
-        if (inspect && (arg[0] != '-' || arg[1] == '\0')) return set_trace(out, arg);
-        return fragsim_complain("%.*s: unknown option; see pkv-fragsim %s --help", (int)len, arg,
-                                fragsim_command_name(out->command));
-    }
-    if (!o->value) {
-        if (arg[len] == '=') return fragsim_complain("%s takes no value", o->name);
-        return o->set(out, NULL);
-    }
-    if (arg[len] == '=') return o->set(out, arg + len + 1);
-    if (*k + 1 >= argc) return fragsim_complain("%s: a value is missing (%s)", o->name, o->value);
-    return o->set(out, argv[++*k]);
-}
-
-/* ---------------------------------------------------------------- what goes together */
-
-static bool check_source(const fragsim_options *o)
-{
-    if (o->trace_path && o->lengths_text)
-        return fragsim_complain("--trace and --lengths: requests are read or drawn, not both");
-    if (o->all_at_once && (o->arrivals.rate_micro >= 0 || o->target_rate_micro >= 0))
-        return fragsim_complain("--all-at-once and a rate: choose one");
-    if (o->arrivals.rate_micro >= 0 && o->target_rate_micro >= 0)
-        return fragsim_complain("--request-rate draws arrivals, --target-rate stretches those of a "
-                                "trace: choose one");
-    if (o->num_prompts >= 0 && o->trace.max_requests > 0)
-        return fragsim_complain("--num-prompts and --max-requests: choose one");
-    if (o->trace_path) return true;
-    if (o->trace.max_requests > 0 || o->trace.duration_ns > 0 || o->trace.strict ||
-        o->target_rate_micro >= 0)
-        return fragsim_complain("%s needs a --trace; drawn requests are set by --num-prompts and "
-                                "--request-rate",
-                                o->trace.max_requests > 0  ? "--max-requests"
-                                : o->trace.duration_ns > 0 ? "--duration"
-                                : o->trace.strict          ? "--strict"
-                                                           : "--target-rate");
-    return true;
-}
-
-static void log_complaint(void *ctx, pkv_log_level level, const char *text)
-{
-    (void)ctx;
-    (void)level;
-    fragsim_complain("--policy: %s", text);
-}
-
-static bool resolve_policies(fragsim_options *o)
-{
-    static const char *const usual[] = {
-        "max", "pow2", "oracle", "oracle:alloc=best-fit", "oracle:alloc=ideal", "paged"
-    };
-    if (o->n_policies == 0)
-        for (size_t k = 0; k < sizeof(usual) / sizeof(usual[0]); k++)
-            o->policy_texts[o->n_policies++] = usual[k];
-    bool used = o->num_blocks >= 0;
-    const pkv_logger log = { log_complaint, NULL };
-    for (int k = 0; k < o->n_policies; k++) {
-        if (pkv_sim_policy_parse(o->policy_texts[k], &log, &o->policies[k]) != PKV_OK) return false;
-        if (o->block_tokens >= 0 && strcmp(o->policy_texts[k], "paged") == 0) {
-            o->policies[k].block_tokens = (int32_t)o->block_tokens;
-            used = true;
-        }
-    }
-    if (o->block_tokens >= 0 && !used)
-        return fragsim_complain("--block-tokens has no use here: no --num-blocks, and no policy "
-                                "'paged' without block=");
-    return true;
-}
-
-static bool resolve_pool(fragsim_options *o)
-{
-    if (o->kv_tokens >= 0 && o->num_blocks >= 0)
-        return fragsim_complain("--kv-tokens and --num-blocks: choose one");
-    if (o->kv_tokens >= 0) o->sim.pool_tokens = (int32_t)o->kv_tokens;
-    if (o->num_blocks >= 0) {
-        const int64_t slots = o->num_blocks * (o->block_tokens >= 0 ? o->block_tokens : 16);
-        if (slots > INT32_MAX)
-            return fragsim_complain("--num-blocks: %lld slots, at most %d are possible",
-                                    (long long)slots, INT32_MAX);
-        o->sim.pool_tokens = (int32_t)slots;
-    }
-    for (int k = 0; k < o->n_policies; k++)
-        if (o->policies[k].block_tokens > o->sim.pool_tokens)
-            return fragsim_complain("--policy %s: a pool of %d slots has no room for one block",
-                                    o->policy_texts[k], o->sim.pool_tokens);
-    return true;
+    unsigned elsewhere;
+    const fragsim_option *row = find(arg, len, out->command, &elsewhere);
+    if (!row && out->command == FRAGSIM_INSPECT && (arg[0] != '-' || arg[1] == '\0'))
+        return fragsim_set_trace(out, find("--trace", 7, out->command, &elsewhere), arg);
+    if (!row) return unknown(arg, len, out->command, elsewhere);
+    const size_t bit = (size_t)(row - options);
+    if ((out->given[bit / 64] >> (bit % 64) & 1) && row->set != fragsim_set_policy)
+        return fragsim_complain("%s: given twice", row->name);
+    out->given[bit / 64] |= UINT64_C(1) << (bit % 64);
+    if (!row->value && arg[len] == '=') return fragsim_complain("%s takes no value", row->name);
+    if (!row->value) return row->set(out, row, NULL);
+    if (arg[len] == '\0' && *k + 1 >= argc)
+        return fragsim_complain("%s: a value is missing (%s)", row->name, row->value);
+    const char *value = arg[len] == '=' ? arg + len + 1 : argv[++*k];
+    return out->command == FRAGSIM_SWEEP && row->axis ? take_axis(out, row, value)
+                                                      : row->set(out, row, value);
 }
 
 /* ---------------------------------------------------------------- the line that repeats it */
@@ -426,28 +353,51 @@ bool fragsim_options_parse(int argc, char **argv, fragsim_command command, frags
         .trace = PKV_SIM_TRACE_CONFIG_INIT,
         .arrivals = PKV_SIM_ARRIVAL_CONFIG_INIT,
         .target_rate_micro = -1,
-        .num_prompts = -1,
         .time_scale_micro = -1,
         .shared_prefix = -1,
-        .kv_memory_bytes = -1,
-        .sample_interval_ns = -1,
+        .num_prompts = -1,
         .kv_tokens = -1,
         .num_blocks = -1,
         .block_tokens = -1,
+        .kv_memory_bytes = -1,
+        .swap_bytes = -1,
+        .model = *fragsim_model_find("opt-13b"),
         .sim = PKV_SIM_CONFIG_INIT,
+        .knee_micro = 2000000,
+        .sample_interval_ns = -1,
     };
     out->arrivals.rate_micro = -1;
     for (int k = 2; k < argc; k++)
         if (!take_option(argc, argv, &k, out)) return false;
-    if (out->command == FRAGSIM_INSPECT && !out->trace_path)
+    if (command == FRAGSIM_INSPECT && !out->trace_path)
         return fragsim_complain("inspect: which trace? pkv-fragsim inspect TRACE");
-    if (!check_source(out) || !resolve_policies(out) || !resolve_pool(out)) return false;
+    if (!fragsim_options_check(out) || !fragsim_options_resolve(out)) return false;
     out->repro = repro_line(argc, argv);
     return out->repro || fragsim_complain("out of memory");
 }
 
+bool fragsim_options_at(const fragsim_options *from, const int *k, fragsim_options *out)
+{
+    *out = *from;
+    out->columns = NULL;
+    out->n_axes = 0;
+    out->repro = strdup(from->repro);
+    if (!out->repro) return fragsim_complain("out of memory");
+    bool ok = true;
+    for (int a = 0; a < from->n_axes && ok; a++) {
+        unsigned elsewhere;
+        const char *name = from->axes[a].option;
+        const fragsim_option *row = find(name, strlen(name), from->command, &elsewhere);
+        ok = row->set(out, row, from->axes[a].values[k[a]]);
+    }
+    if (ok && fragsim_options_resolve(out)) return true;
+    fragsim_options_free(out);
+    return false;
+}
+
 void fragsim_options_free(fragsim_options *opts)
 {
+    free(opts->columns);
     free(opts->repro);
-    opts->repro = NULL;
+    opts->columns = opts->repro = NULL;
 }

@@ -58,7 +58,9 @@ static bool print_table(const fragsim_report *rep)
     const fragsim_options *opts = rep->opts;
     const char *no_colour = getenv("NO_COLOR");
     const bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-    fragsim_print_report(stdout, rep, opts->width ? opts->width : terminal_width(), colour);
+    if (opts->quiet && opts->print_repro) printf("%s\n", opts->repro);
+    if (!opts->quiet)
+        fragsim_print_report(stdout, rep, opts->width ? opts->width : terminal_width(), colour);
     if (fflush(stdout) == 0 && !ferror(stdout)) return true;
     return fragsim_complain("stdout: writing failed: %s", strerror(errno));
 }
@@ -69,7 +71,7 @@ static bool write_report(const fragsim_report *rep)
     fragsim_files files = { 0 };
     bool on_stdout;
     if (!fragsim_outputs_make(rep, &files, &on_stdout)) return false;
-    if (on_stdout || rep->opts->quiet || print_table(rep)) return fragsim_files_keep(&files);
+    if (on_stdout || print_table(rep)) return fragsim_files_keep(&files);
     fragsim_files_drop(&files);
     return false;
 }
@@ -103,13 +105,13 @@ static int run_loaded(fragsim_report *rep)
     for (int k = 0; k < opts->n_policies; k++)
         if (opts->policies[k].kind == PKV_SIM_PAGED) cfg.policy = opts->policies[k];
     rep->forms = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
-    if (!make_jobs(rep)) return FRAGSIM_ERROR;
     const pkv_status forms =
         pkv_sim_closed_forms(&cfg, rep->input->reqs, rep->input->n, &rep->forms);
     if (forms != PKV_OK) {
         fragsim_complain("%s", pkv_status_text(forms));
         return FRAGSIM_ERROR;
     }
+    if (!make_jobs(rep)) return FRAGSIM_ERROR;
     const pkv_status status =
         fragsim_simulate(rep->jobs, rep->n_jobs, opts->threads, fragsim_shows_progress(opts));
     if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;

@@ -138,7 +138,10 @@ void fragsim_print_input(FILE *out, const fragsim_input *in, const fragsim_optio
     const pkv_sim_trace *t = &in->trace;
     const int64_t span_ns = in->reqs[in->n - 1].arrival_ns - in->reqs[0].arrival_ns;
     if (in->from_trace) {
-        fprintf(out, "trace      %s (%s)\n", opts->trace_path, t->format);
+        if (opts->trace_path) fprintf(out, "trace      %s (%s)\n", opts->trace_path, t->format);
+        else
+            fprintf(out, "drawn      rows of %s (%s)%s\n", opts->lengths_path, t->format,
+                    opts->lengths_in_order ? " in order" : "");
         fprintf(out, "rows       %lld read = %lld used", (long long)t->rows_read,
                 (long long)t->n_reqs);
         for (int k = 0; k < PKV_SIM_DROP_COUNT; k++)
@@ -155,6 +158,7 @@ void fragsim_print_input(FILE *out, const fragsim_input *in, const fragsim_optio
     if (span_ns > 0)
         fprintf(out, " in %.3f s, %.3f per second", (double)span_ns / 1e9,
                 (double)(in->n - 1) * 1e9 / (double)span_ns);
+    else if (opts->sim.concurrency > 0) fprintf(out, " from %d clients", opts->sim.concurrency);
     else if (in->from_trace && !t->has_times)
         fprintf(out, in->n > 0 && opts->arrivals.rate_micro < 0 ? ", without times" : " at once");
     else fprintf(out, " at once");

@@ -50,20 +50,34 @@ def in_folder(test):
     return wrapped
 
 
-def test_help_lists_every_option():
-    code, text, err = run("run", "--help")
-    expect(code == 0 and err == "", "run --help")
-    for option in ("trace dataset-path lengths num-prompts max-requests duration strict request-rate "
-                   "target-rate all-at-once seed policy kv-tokens num-blocks block-tokens block-size "
-                   "max-model-len max-num-seqs watermark step-time window engine check json width "
-                   "quiet repro-command help").split():
-        expect(f"--{option}" in text, f"--{option} is not in the help")
-    code, text, err = run("inspect", "--help")
-    expect(code == 0 and err == "", "inspect --help")
-    listed = sorted(line.split()[0].rstrip(",") for line in text.splitlines() if line.startswith("  --"))
-    expect(listed == ["--duration", "--help", "--max-requests", "--num-prompts", "--strict", "--trace"],
-           f"inspect --help lists {listed}")
-    expect("draw" not in text, "inspect --help speaks of drawing")
+FILE_OPTIONS = ("--trace --dataset-path --format --columns --time-unit --hash-block-size --filter "
+                "--zero-output --start --duration --max-requests --num-prompts --strict").split()
+DRAW_OPTIONS = "--repeat --lengths --in-order --seed".split()
+MEMORY_OPTIONS = ("--policy --kv-tokens --num-blocks --num-gpu-blocks-override --kv-memory --model --layers "
+                  "--kv-heads --head-dim --kv-dtype --kv-cache-dtype --tensor-parallel "
+                  "--tensor-parallel-size --block-tokens --block-size --max-model-len --watermark "
+                  "--max-num-seqs").split()
+RUN_OPTIONS = ("--shared-prefix --request-rate --arrival --burstiness --burst-size --concurrency "
+               "--all-at-once --target-rate --time-scale --swap-space --swap-bandwidth --copy-latency "
+               "--bandwidth --max-num-batched-tokens --admit --prefill-rate --prefill-chunk --step-time "
+               "--window --slo --percentile-method --engine --check --threads").split()
+HELP = {
+    "run": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
+           "--json --csv --timeseries --sample-interval --events --paper-accounting --width --quiet --progress --repro-command --help".split(),
+    "inspect": FILE_OPTIONS + ["--help"],
+}
+
+
+def test_help_lists_every_option_and_no_other():
+    for command, expected in HELP.items():
+        code, text, err = run(command, "--help")
+        expect(code == 0 and err == "", f"{command} --help")
+        listed = sorted(word.rstrip(",") for line in text.splitlines() if line.startswith("  --")
+                        for word in line.split("  ")[1].split() if word.startswith("--"))
+        expect(listed == sorted(expected), f"{command} --help lists {set(listed) ^ set(expected)} wrongly")
+        expect(all(len(line) <= 100 for line in text.splitlines()), f"{command} --help is too wide")
+        expect(run(command, "-h") == (code, text, err), "-h")
+    expect("draw" not in run("inspect", "--help")[1], "inspect --help speaks of drawing")
     expect(run("--help")[0] == 0, "--help")
     expect(run("--version")[1].startswith("pkv-fragsim "), "--version")
 
@@ -121,7 +135,7 @@ def test_bad_traces(folder):
     bad("", "t.csv: the file is empty")
     if os.path.exists("/dev/zero"):
         refused("/dev/zero: line 1: not a CSV header (longer than 1 MiB)", "run", "--trace", "/dev/zero")
-    refused(f"{folder}: reading the trace failed: Is a directory; give a readable CSV", "inspect", folder)
+    refused(f"{folder}: reading the trace failed: Is a directory; give a readable file", "inspect", folder)
     bad(HEAD, "t.csv: a header, but no rows; below it, a row with TIMESTAMP, ContextTokens and "
         "GeneratedTokens per request")
     bad("a\x1b[31m,\u00e9\x7f\n1,2\n", "these columns: a\\x1b[31m, \\xc3\\xa9\\x7f\n")
@@ -139,7 +153,7 @@ def test_bad_traces(folder):
     bad(HEAD + ROWS, "nothing is drawn", "--seed", "5")
     bad(HEAD + ROWS, "3 requests wanted, 2 usable rows there", "--num-prompts", "3")
     untimed = "num_prefill_tokens,num_decode_tokens\n5,5\n6,6\n"
-    bad(untimed, "give --request-rate R or --all-at-once")
+    bad(untimed, "give --request-rate R, --concurrency N or --all-at-once")
     bad(untimed, "--target-rate needs times", "--target-rate", "5")
     bad(untimed, "--duration needs times", "--duration", "5", "--all-at-once")
     (folder / "t.csv").unlink()
