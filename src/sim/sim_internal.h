@@ -220,8 +220,25 @@ bool pkv__sim_no_map(const void *self, const pkv__sim_held *running, int32_t n,
                      pkv__sim_cell *cells, int32_t n_cells);
 int64_t pkv__sim_unit_is_slot(const void *self);
 
-/* What one chunk with h asked, q granted, f final and u resident tokens adds to a sample. */
+/* What one chunk with h asked, q granted, f final and u resident tokens adds to a sample, and to
+ * the map of a pool of C slots. */
 void pkv__sim_chunk_usage(int32_t h, int32_t q, int32_t f, int32_t u, pkv__sim_sample *sample);
+void pkv__sim_chunk_map(pkv__sim_chunk chunk, int32_t h, int32_t f, int32_t u, int64_t pool,
+                        pkv__sim_cell *cells, int32_t n_cells);
+
+/* Allocations that an allocator refused although enough slots were free. */
+typedef struct pkv__sim_refusals {
+    int64_t n;
+    int64_t index_ppb; /* sum of Linux's fragmentation index, in 10^-9 */
+} pkv__sim_refusals;
+
+/* h slots were refused: count it if as many are free. */
+void pkv__sim_refusals_add(pkv__sim_refusals *refusals, const pkv__sim_addr_ops *ops,
+                           const void *addr, int32_t h);
+/* Fill n_failed_takes and frag_index. */
+void pkv__sim_refusals_result(const pkv__sim_refusals *refusals, pkv_sim_result *out);
+/* PKV__PART_SCATTER_PPM of an allocator: 0 where places do not matter. */
+int64_t pkv__sim_scatter_ppm(const pkv__sim_addr_ops *ops, const void *addr);
 
 /* ---------------------------------------------------------------- the counter model */
 
