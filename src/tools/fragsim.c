@@ -36,6 +36,8 @@ static const struct command {
 } commands[] = {
     { "run", FRAGSIM_RUN, fragsim_run, "run [options]",
       "replay requests against allocation policies" },
+    { "sweep", FRAGSIM_SWEEP, fragsim_sweep, "sweep [options]",
+      "the same over lists of option values" },
     { "inspect", FRAGSIM_INSPECT, fragsim_inspect, "inspect TRACE", "what a trace contains" },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -132,6 +132,9 @@ static const fragsim_option options[] = {
       "what averages cover: all, arrivals, queued (auto: arrivals if they differ, else queued)" },
     { "--slo", NULL, "ttft=T,tpot=T,norm=T", R | S, false, fragsim_set_slo, 0, 0, 0,
       "limits that a good request meets, any of the three (none)" },
+    { "--knee", NULL, "K", S, false, fragsim_set_factor, AT(knee_micro), 0, 0,
+      "of a swept rate: the highest at which the mean latency per token is at most K times that of a "
+      "request alone (2)" },
     { "--percentile-method", NULL, "NAME", R | S, false, fragsim_set_percentile, 0, 0, 0,
       "linear or nearest (linear)" },
     { "--engine", NULL, "E", R | S, false, fragsim_set_engine, 0, 0, 0,
@@ -142,10 +145,10 @@ static const fragsim_option options[] = {
       "simulations at a time (as many as there are processors)" },
 
     { .commands = R | S | C, .help = "output" },
-    { "--json", NULL, "FILE", R | C, false, fragsim_set_text, AT(json_path), 0, 0,
+    { "--json", NULL, "FILE", R | S | C, false, fragsim_set_text, AT(json_path), 0, 0,
       "write the report as JSON; - is stdout, without the table" },
-    { "--csv", NULL, "FILE", R, false, fragsim_set_text, AT(csv_path), 0, 0,
-      "write a row per policy as CSV" },
+    { "--csv", NULL, "FILE", R | S, false, fragsim_set_text, AT(csv_path), 0, 0,
+      "write a row per policy (and point of a sweep) as CSV" },
     { "--timeseries", NULL, "FILE", R, false, fragsim_set_text, AT(series_path), 0, 0,
       "write the parts of the pool, batch and queue over time as CSV" },
     { "--sample-interval", NULL, "TIME", R, false, fragsim_set_time, AT(sample_interval_ns), 1, 0,
@@ -156,10 +159,10 @@ static const fragsim_option options[] = {
       "one figure for all external waste, as the paper counts it" },
     { "--width", NULL, "N", R, false, fragsim_set_width, 0, 0, 0,
       "80 or 120 columns (80; on a wide terminal 120)" },
-    { "--quiet", NULL, NULL, R | C, false, fragsim_set_flag, AT(quiet), 0, 0, "no table, no progress" },
-    { "--progress", NULL, NULL, R, false, fragsim_set_flag, AT(force_progress), 0, 0,
+    { "--quiet", NULL, NULL, R | S | C, false, fragsim_set_flag, AT(quiet), 0, 0, "no table, no progress" },
+    { "--progress", NULL, NULL, R | S, false, fragsim_set_flag, AT(force_progress), 0, 0,
       "show progress on stderr also where it is no terminal" },
-    { "--repro-command", NULL, NULL, R, false, fragsim_set_flag, AT(print_repro), 0, 0,
+    { "--repro-command", NULL, NULL, R | S, false, fragsim_set_flag, AT(print_repro), 0, 0,
       "print the line that repeats the run" },
 };
 /* clang-format on */

@@ -4,36 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct output {
-    const char *path; /* NULL: not wanted */
-    const char *what;
-    char *(*make)(const fragsim_report *report);
-    bool complains; /* itself, when it returns NULL */
-} output;
-
-static bool put_output(const fragsim_report *rep, const output *o, fragsim_files *files)
+static bool put_output(const fragsim_output *o, const void *report, fragsim_files *files)
 {
-    char *text = o->make(rep);
+    char *text = o->make(report);
     if (!text) return o->complains ? false : fragsim_complain("out of memory for %s", o->what);
     const bool ok = fragsim_files_put(files, o->path, text);
     free(text);
     return ok;
 }
 
-bool fragsim_outputs_make(const fragsim_report *rep, fragsim_files *files, bool *on_stdout)
+bool fragsim_outputs_put(const fragsim_output *outputs, size_t n, const void *report,
+                         fragsim_files *files, bool *on_stdout)
 {
-    const fragsim_options *o = rep->opts;
-    const output outputs[] = {
-        { o->json_path, "the JSON report", fragsim_json, false },
-        { o->csv_path, "the CSV report", fragsim_csv, false },
-        { o->series_path, "the time series", fragsim_series_csv, false },
-        { o->events_path, "the events", fragsim_events_text, false },
-    };
-    const output *standard = NULL;
-    for (size_t k = 0; k < sizeof(outputs) / sizeof(outputs[0]); k++) {
+    const fragsim_output *standard = NULL;
+    for (size_t k = 0; k < n; k++) {
         if (!outputs[k].path) continue;
         if (strcmp(outputs[k].path, "-") != 0) {
-            if (put_output(rep, &outputs[k], files)) continue;
+            if (put_output(&outputs[k], report, files)) continue;
         } else if (!standard) {
             standard = &outputs[k];
             continue;
@@ -45,7 +32,37 @@ bool fragsim_outputs_make(const fragsim_report *rep, fragsim_files *files, bool 
     }
     *on_stdout = standard != NULL;
     /* last, for it cannot be taken back */
-    if (!standard || put_output(rep, standard, files)) return true;
+    if (!standard || put_output(standard, report, files)) return true;
     fragsim_files_drop(files);
     return false;
+}
+
+static char *make_json(const void *report)
+{
+    return fragsim_json(report);
+}
+static char *make_csv(const void *report)
+{
+    return fragsim_csv(report);
+}
+static char *make_series(const void *report)
+{
+    return fragsim_series_csv(report);
+}
+static char *make_events(const void *report)
+{
+    return fragsim_events_text(report);
+}
+
+bool fragsim_outputs_make(const fragsim_report *rep, fragsim_files *files, bool *on_stdout)
+{
+    const fragsim_options *o = rep->opts;
+    const fragsim_output outputs[] = {
+        { o->json_path, "the JSON report", make_json, false },
+        { o->csv_path, "the CSV report", make_csv, false },
+        { o->series_path, "the time series", make_series, false },
+        { o->events_path, "the events", make_events, false },
+    };
+    return fragsim_outputs_put(outputs, sizeof(outputs) / sizeof(outputs[0]), rep, files,
+                               on_stdout);
 }

@@ -25,8 +25,19 @@ bool fragsim_files_keep(fragsim_files *files);
 /* Remove whatever was put and empty the set. */
 void fragsim_files_drop(fragsim_files *files);
 
-/* Make and put everything that the options ask for. *on_stdout: stdout is taken by one of them, no
- * table belongs there. False: it has complained, the set is empty. */
+/* One output of a command. */
+typedef struct fragsim_output {
+    const char *path;                  /* NULL: not wanted */
+    const char *what;                  /* for the complaint about memory */
+    char *(*make)(const void *report); /* the text, or NULL */
+    bool complains;                    /* itself, when it returns NULL */
+} fragsim_output;
+
+/* Make and put all that are wanted. *on_stdout: stdout is taken by one of them, no table belongs
+ * there. False: it has complained, the set is empty. */
+bool fragsim_outputs_put(const fragsim_output *outputs, size_t n, const void *report,
+                         fragsim_files *files, bool *on_stdout);
+/* Those of a run that its options ask for. */
 bool fragsim_outputs_make(const fragsim_report *report, fragsim_files *files, bool *on_stdout);
 
 #endif

@@ -7,15 +7,18 @@
 #include <stdlib.h>
 
 #define USUAL_SAMPLES 240
+#define MOST_USUAL_SAMPLES 4800      /* of a run that lasts far longer than the arrivals */
 #define MAX_SAMPLES INT64_C(1000000) /* 150 MB per policy */
 
-typedef struct job_queue {
+typedef struct job_queue job_queue;
+struct job_queue {
+    pkv_status (*run)(job_queue *q, fragsim_job *job);
     fragsim_job *jobs;
     int n;
     atomic_int next;
     atomic_bool failed;
     fragsim_progress progress;
-} job_queue;
+};
 
 static void keep_error(void *ctx, pkv_log_level level, const char *text)
 {
@@ -40,44 +43,66 @@ static pkv_status run_once(job_queue *q, fragsim_job *job, const pkv_sim_observe
     return status;
 }
 
-/* An interval that suits a run as long as the one in job->result; refuses a given one that would
- * drown it in samples. */
-static pkv_status choose_interval(fragsim_job *job)
+/* With what the job wants to have kept. */
+static pkv_status run_watched(job_queue *q, fragsim_job *job)
 {
-    const int64_t first_ns = job->cfg.concurrency > 0 ? 0 : job->reqs[0].arrival_ns;
-    const int64_t span_ns =
-        job->result.end_ns > first_ns ? job->result.end_ns - first_ns : INT64_C(1);
-    if (job->sample_interval_ns < 0) {
-        job->sample_interval_ns = (span_ns - 1) / USUAL_SAMPLES + 1;
-        return PKV_OK;
-    }
-    if (span_ns / job->sample_interval_ns < MAX_SAMPLES) return PKV_OK;
-    char least[32];
-    fragsim_time_text((span_ns - 1) / MAX_SAMPLES + 1, least, sizeof(least));
-    snprintf(job->error, sizeof(job->error),
-             "--sample-interval gives %lld samples, at most %lld are possible; give at least %s",
-             (long long)(span_ns / job->sample_interval_ns + 1), (long long)MAX_SAMPLES, least);
-    return PKV_E_LIMIT;
-}
-
-/* Where samples are wanted, the first run says how long it takes, the second one is watched. */
-static pkv_status run_job(job_queue *q, fragsim_job *job)
-{
-    pkv_sim_policy_name(&job->cfg.policy, job->name);
-    pkv_status status = PKV_OK;
-    if (job->sample_interval_ns != 0) {
-        status = run_once(q, job, NULL);
-        if (status == PKV_OK) status = choose_interval(job);
-        if (status != PKV_OK) return status;
-    } else if (!job->want_events) {
-        return run_once(q, job, NULL);
-    }
     fragsim_collector collector;
-    status = fragsim_collector_open(&collector, job);
+    pkv_status status = fragsim_collector_open(&collector, job);
     if (status != PKV_OK) return status;
     status = run_once(q, job, &collector.observer);
     const pkv_status kept = fragsim_collector_close(&collector);
     return status != PKV_OK ? status : kept;
+}
+
+/* First round: whoever wants samples runs without, to learn how long it takes. */
+static pkv_status run_first(job_queue *q, fragsim_job *job)
+{
+    pkv_sim_policy_name(&job->cfg.policy, job->name);
+    if (job->sample_interval_ns == 0 && job->want_events) return run_watched(q, job);
+    return run_once(q, job, NULL);
+}
+
+static int64_t duration_ns(const fragsim_job *job)
+{
+    const int64_t first_ns = job->cfg.concurrency > 0 ? 0 : job->reqs[0].arrival_ns;
+    return job->result.end_ns > first_ns ? job->result.end_ns - first_ns : 1;
+}
+
+/* Second round: with samples, unless the interval would drown it in them. */
+static pkv_status run_second(job_queue *q, fragsim_job *job)
+{
+    if (job->sample_interval_ns == 0) return PKV_OK;
+    const int64_t n = duration_ns(job) / job->sample_interval_ns + 1;
+    if (n <= MAX_SAMPLES) return run_watched(q, job);
+    char least[32];
+    fragsim_time_text((duration_ns(job) - 1) / (MAX_SAMPLES - 1) + 1, least, sizeof(least));
+    snprintf(job->error, sizeof(job->error),
+             "--sample-interval gives %lld samples, at most %lld are possible; give at least %s",
+             (long long)n, (long long)MAX_SAMPLES, least);
+    return PKV_E_LIMIT;
+}
+
+/* One interval for all jobs that leave it open, so that their samples stand at equal times: the
+ * usual number of samples over the arrivals, or where all arrive at once over the shortest run; and
+ * not too many over the longest. */
+static void choose_interval(fragsim_job *jobs, int n)
+{
+    int64_t shortest_ns = INT64_MAX, longest_ns = 1, arrivals_ns = 0;
+    for (int k = 0; k < n; k++) {
+        if (jobs[k].sample_interval_ns >= 0) continue;
+        const int64_t ran_ns = duration_ns(&jobs[k]);
+        if (ran_ns < shortest_ns) shortest_ns = ran_ns;
+        if (ran_ns > longest_ns) longest_ns = ran_ns;
+        if (jobs[k].cfg.concurrency > 0) continue;
+        const int64_t span_ns = jobs[k].reqs[jobs[k].n - 1].arrival_ns - jobs[k].reqs[0].arrival_ns;
+        if (span_ns > arrivals_ns) arrivals_ns = span_ns;
+    }
+    const int64_t covered_ns = arrivals_ns > 0 ? arrivals_ns : shortest_ns;
+    int64_t interval_ns = (covered_ns - 1) / USUAL_SAMPLES + 1;
+    const int64_t least_ns = (longest_ns - 1) / MOST_USUAL_SAMPLES + 1;
+    if (interval_ns < least_ns) interval_ns = least_ns;
+    for (int k = 0; k < n; k++)
+        if (jobs[k].sample_interval_ns < 0) jobs[k].sample_interval_ns = interval_ns;
 }
 
 static void *work(void *ctx)
@@ -86,15 +111,17 @@ static void *work(void *ctx)
     while (!atomic_load(&q->failed)) {
         const int k = atomic_fetch_add(&q->next, 1);
         if (k >= q->n) break;
-        q->jobs[k].status = run_job(q, &q->jobs[k]);
+        q->jobs[k].status = q->run(q, &q->jobs[k]);
         if (q->jobs[k].status != PKV_OK) atomic_store(&q->failed, true);
     }
     return NULL;
 }
 
 /* The caller works too; where no thread can be had, alone. */
-static void run_all(job_queue *q, int threads)
+static void run_all(job_queue *q, pkv_status (*run)(job_queue *q, fragsim_job *job), int threads)
 {
+    q->run = run;
+    atomic_store(&q->next, 0);
     pthread_t helpers[FRAGSIM_MAX_THREADS];
     int n_helpers = 0;
     if (threads > FRAGSIM_MAX_THREADS) threads = FRAGSIM_MAX_THREADS;
@@ -111,13 +138,19 @@ pkv_status fragsim_simulate(fragsim_job *jobs, int n, int threads, bool show)
     atomic_init(&q.next, 0);
     atomic_init(&q.failed, false);
     int64_t total = 0;
+    bool watched = false;
     for (int k = 0; k < n; k++) {
+        watched |= jobs[k].sample_interval_ns != 0;
         total += jobs[k].sample_interval_ns != 0 ? 2 * jobs[k].n : jobs[k].n;
         jobs[k].status = PKV_OK;
         jobs[k].error[0] = '\0';
     }
     fragsim_progress_begin(&q.progress, show, total);
-    run_all(&q, threads);
+    run_all(&q, run_first, threads);
+    if (watched && !atomic_load(&q.failed)) {
+        choose_interval(jobs, n);
+        run_all(&q, run_second, threads);
+    }
     fragsim_progress_end(&q.progress);
     for (int k = 0; k < n; k++) {
         if (jobs[k].status == PKV_OK) continue;

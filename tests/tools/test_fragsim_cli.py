@@ -64,6 +64,8 @@ RUN_OPTIONS = ("--shared-prefix --request-rate --arrival --burstiness --burst-si
 HELP = {
     "run": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
            "--json --csv --timeseries --sample-interval --events --paper-accounting --width --quiet --progress --repro-command --help".split(),
+    "sweep": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
+             "--knee --json --csv --quiet --progress --repro-command --help".split(),
     "inspect": FILE_OPTIONS + ["--help"],
 }
 
@@ -120,8 +122,8 @@ def test_options_that_do_not_go_together():
     refused("needs a --trace", "run", "--target-rate", "5")
     refused("--block-tokens has no use", "run", "--block-tokens", "8", "--policy", "max")
     refused("which trace", "inspect")
-    refused("'fly' is not a command; run or inspect", "fly")
-    refused("a command is missing; run or inspect")
+    refused("'fly' is not a command; run, sweep or inspect", "fly")
+    refused("a command is missing; run, sweep or inspect")
 
 
 @in_folder
