@@ -3,6 +3,7 @@
 
 #define MAX_DIGITS 30 /* 10^30 * 10 fits 128 bits */
 #define MAX_EXPONENT 100
+#define MAX_POWER 38 /* 10^38 fits 128 bits */
 
 /* value = digits * 10^exponent; `cut`: digits other than 0 were dropped behind. */
 typedef struct decimal {
@@ -59,9 +60,23 @@ static bool read_decimal(pkv__text text, decimal *out)
     return (text.at[k] == 'e' || text.at[k] == 'E') && read_exponent(text, k + 1, &out->exponent);
 }
 
+/* The usual case: 1 to 9 digits and nothing else. */
+static bool plain_digits(pkv__text text, int32_t *out)
+{
+    if (text.len < 1 || text.len > 9) return false;
+    int32_t value = 0;
+    for (size_t k = 0; k < text.len; k++) {
+        if (!is_digit(text.at[k])) return false;
+        value = 10 * value + (text.at[k] - '0');
+    }
+    *out = value;
+    return true;
+}
+
 bool pkv__trace_tokens(pkv__text text, int32_t *out, pkv_sim_drop *drop)
 {
     decimal d;
+    if (plain_digits(text, out)) return true;
     *drop = PKV_SIM_DROP_BAD_NUMBER;
     if (!read_decimal(text, &d)) return false;
     if (d.cut && d.exponent > 0) {
@@ -83,19 +98,35 @@ bool pkv__trace_tokens(pkv__text text, int32_t *out, pkv_sim_drop *drop)
     return true;
 }
 
-bool pkv__trace_seconds(pkv__text text, pkv__i128 *ns)
+/* 10^k for 0 <= k <= MAX_POWER. */
+static pkv__i128 power_of_10(int k)
+{
+    pkv__i128 p = 1;
+    while (k-- > 0) p *= 10;
+    return p;
+}
+
+bool pkv__trace_ns(pkv__text text, int64_t unit_ns, pkv__i128 *ns)
 {
     decimal d;
     if (!read_decimal(text, &d)) return false;
-    d.exponent += 9;
-    for (; d.exponent < 0 && d.digits != 0; d.exponent++) d.digits /= 10;
-    pkv__i128 limit = 1;
-    for (int k = 0; k < 28; k++) limit *= 10;
+    for (; d.exponent < 0 && unit_ns % 10 == 0; d.exponent++) unit_ns /= 10;
+    for (; d.exponent < -MAX_POWER && d.digits != 0; d.exponent++) d.digits /= 10;
+    const pkv__i128 limit = power_of_10(28);
     for (; d.exponent > 0 && d.digits != 0; d.exponent--) {
         if (d.digits >= limit) return false;
         d.digits *= 10;
     }
-    if (d.digits >= limit) return false;
-    *ns = d.digits;
+    pkv__i128 whole = d.digits, part = 0;
+    int n_digits = d.exponent < 0 && d.digits != 0 ? -d.exponent : 0; /* behind the point */
+    if (n_digits > 0) {
+        whole = d.digits / power_of_10(n_digits);
+        part = d.digits % power_of_10(n_digits);
+    }
+    /* part * unit_ns has to fit; what is cut is less than 10^-19 of a unit */
+    for (; n_digits > 19; n_digits--) part /= 10;
+    if (whole >= limit / unit_ns) return false;
+    *ns = whole * unit_ns;
+    if (part > 0) *ns += part * unit_ns / power_of_10(n_digits);
     return true;
 }

@@ -1,82 +1,8 @@
 /* The CSV reader, rule by rule: what is read, what is dropped and why, with which line; what is
  * refused and with which words. */
+#include "trace_reading.h"
+
 #include "common/philox.h"
-#include "sim/trace.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-/* ---------------------------------------------------------------- helpers */
-
-typedef struct memory {
-    const char *at;
-    size_t len, chunk; /* bytes handed out per call */
-    bool fails;
-} memory;
-
-static int64_t read_memory(void *ctx, void *buf, size_t cap)
-{
-    memory *m = ctx;
-    size_t n = m->chunk < cap ? m->chunk : cap;
-    if (m->len == 0 && m->fails) return -1;
-    if (n > m->len) n = m->len;
-    if (n > 0) memcpy(buf, m->at, n);
-    m->at += n;
-    m->len -= n;
-    return (int64_t)n;
-}
-
-typedef struct heard {
-    char text[300];
-    int n;
-} heard;
-
-static void hear(void *ctx, pkv_log_level level, const char *text)
-{
-    heard *h = ctx;
-    (void)level;
-    snprintf(h->text, sizeof(h->text), "%s", text);
-    h->n++;
-}
-
-static heard last;
-
-static pkv_status read_bytes(const char *bytes, size_t len, pkv_sim_trace_config cfg,
-                             pkv_sim_trace *out)
-{
-    memory m = { bytes, len, 1 << 16, false };
-    last = (heard){ { 0 }, 0 };
-    cfg.log = (pkv_logger){ hear, &last };
-    *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read(read_memory, &m, &cfg, out);
-    if (status != PKV_OK) return status;
-    int64_t n = out->n_reqs;
-    for (int k = 0; k < PKV_SIM_DROP_COUNT; k++) {
-        n += out->dropped[k];
-        assert_true((out->dropped[k] > 0) == (out->first_line[k] > 0));
-    }
-    assert_int_equal(n, out->rows_read); /* the identity */
-    return status;
-}
-
-static pkv_status read_text(const char *text, pkv_sim_trace *out)
-{
-    return read_bytes(text, strlen(text), (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, out);
-}
-
-static void expect_refusal(const char *text, const char *words)
-{
-    pkv_sim_trace t;
-    assert_int_equal(read_text(text, &t), PKV_E_FORMAT);
-    if (!strstr(last.text, words)) fail_msg("said '%s', expected '%s'", last.text, words);
-    assert_int_equal(last.n, 1);
-    assert_null(t.reqs);
-}
 
 #define HEAD "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 #define T0 "2023-11-16 18:15:46.6805900"
@@ -99,7 +25,7 @@ static void expect_drop(const char *row, pkv_sim_drop reason)
     char words[64];
     snprintf(words, sizeof(words), "line 4: %s", pkv_sim_drop_name(reason));
     assert_int_equal(read_bytes(text, strlen(text), strict, &t), PKV_E_FORMAT);
-    assert_non_null(strstr(last.text, words));
+    assert_non_null(strstr(heard_text(), words));
 }
 
 /* ---------------------------------------------------------------- good files */
@@ -154,17 +80,17 @@ static void test_chunks(void **state)
     static const char text[] = "\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\r\n" T0
                                ",374,44\r\n\r\n\"" T1 "\",396,109";
     for (size_t chunk = 1; chunk < sizeof(text); chunk++) {
-        memory m = { text, sizeof(text) - 1, chunk, false };
+        trace_source m = { text, sizeof(text) - 1, chunk, false };
         pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
         pkv_sim_trace t = PKV_SIM_TRACE_INIT;
-        assert_int_equal(pkv_sim_trace_read(read_memory, &m, &cfg, &t), PKV_OK);
+        assert_int_equal(pkv_sim_trace_read(hand_out, &m, &cfg, &t), PKV_OK);
         expect_two(&t);
         pkv_sim_trace_free(&t);
     }
-    memory broken = { text, 60, 7, true };
+    trace_source broken = { text, 60, 7, true };
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     pkv_sim_trace t = PKV_SIM_TRACE_INIT;
-    assert_int_equal(pkv_sim_trace_read(read_memory, &broken, &cfg, &t), PKV_E_IO);
+    assert_int_equal(pkv_sim_trace_read(hand_out, &broken, &cfg, &t), PKV_E_IO);
 }
 
 static void test_other_formats(void **state)
@@ -293,10 +219,9 @@ static void expect_end(const char *head, char byte, int64_t most_mib, const char
     endless e = { head, byte, 0 };
     pkv_sim_trace t = PKV_SIM_TRACE_INIT;
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
-    last = (heard){ { 0 }, 0 };
-    cfg.log = (pkv_logger){ hear, &last };
+    cfg.log = listening();
     assert_int_equal(pkv_sim_trace_read(read_endless, &e, &cfg, &t), PKV_E_FORMAT);
-    if (!strstr(last.text, words)) fail_msg("said '%s', expected '%s'", last.text, words);
+    if (!strstr(heard_text(), words)) fail_msg("said '%s', expected '%s'", heard_text(), words);
     assert_in_range(e.given, 1 << 20, most_mib << 20);
 }
 
@@ -342,7 +267,7 @@ static void test_times_backwards(void **state)
     static const int32_t order[] = { 5, 1, 3, 4, 2 }; /* equal times keep the order of the file */
     pkv_sim_trace t;
     assert_int_equal(read_text(text, &t), PKV_OK);
-    assert_int_equal(last.n, 1); /* a warning */
+    assert_int_equal(n_heard(PKV_LOG_WARN), 1);
     assert_int_equal(t.n_backwards, 2);
     assert_int_equal(t.first_backwards_line, 4);
     for (int k = 0; k < 5; k++) assert_int_equal(t.reqs[k].prompt_tokens, order[k]);
@@ -352,7 +277,7 @@ static void test_times_backwards(void **state)
     pkv_sim_trace_config strict = PKV_SIM_TRACE_CONFIG_INIT;
     strict.strict = true;
     assert_int_equal(read_bytes(text, sizeof(text) - 1, strict, &t), PKV_E_FORMAT);
-    assert_non_null(strstr(last.text, "line 4: arrives before"));
+    assert_non_null(strstr(heard_text(), "line 4: arrives before"));
 }
 
 static void test_limits(void **state)
@@ -485,7 +410,7 @@ static void test_refused_files(void **state)
     expect_refusal("TIMESTAMP;ContextTokens;GeneratedTokens\n" T0 ";1;1\n", "use a comma");
     expect_refusal("TIMESTAMP\tContextTokens\n", "use a comma");
     expect_refusal("TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens\n", "is there twice");
-    expect_refusal("\n{\"timestamp\": 1}\n", "line 2: this looks like JSON lines");
+    expect_refusal("\n [{\"timestamp\": 1}]\n", "line 2: a JSON list; write one object per line");
     expect_refusal("\"TIMESTAMP,ContextTokens,GeneratedTokens\n", "broken quotes");
     expect_refusal(
         HEAD T0 ",0,44\n" T0 ",1,x\n",
@@ -512,50 +437,15 @@ static void test_refused_files(void **state)
     assert_int_equal(
         read_bytes(binary, sizeof(binary) - 1, (pkv_sim_trace_config)PKV_SIM_TRACE_CONFIG_INIT, &t),
         PKV_E_FORMAT);
-    assert_non_null(strstr(last.text, "a NUL byte"));
+    assert_non_null(strstr(heard_text(), "a NUL byte"));
 }
 
 /* ---------------------------------------------------------------- memory that runs out */
 
-typedef struct miser {
-    int left; /* allocations before it refuses */
-    int64_t bytes;
-} miser;
-
-static void *miser_alloc(void *ctx, size_t bytes, size_t align)
-{
-    miser *m = ctx;
-    (void)align;
-    if (m->left-- <= 0) return NULL;
-    m->bytes += (int64_t)bytes;
-    return malloc(bytes);
-}
-
-static void miser_free(void *ctx, void *ptr, size_t bytes)
-{
-    ((miser *)ctx)->bytes -= (int64_t)bytes;
-    free(ptr);
-}
-
 static void test_no_memory(void **state)
 {
     (void)state;
-    static const char text[] = HEAD T0 ",374,44\n" T1 ",396,109\n";
-    for (int k = 0;; k++) {
-        miser m = { k, 0 };
-        pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
-        cfg.alloc = (pkv_allocator){ miser_alloc, miser_free, &m };
-        pkv_sim_trace t;
-        const pkv_status status = read_bytes(text, sizeof(text) - 1, cfg, &t);
-        if (status == PKV_OK) {
-            assert_in_range(k, 4, 10);
-            pkv_sim_trace_free(&t);
-            assert_int_equal(m.bytes, 0);
-            return;
-        }
-        assert_int_equal(status, PKV_E_NO_MEMORY);
-        assert_int_equal(m.bytes, 0);
-    }
+    expect_no_memory(HEAD T0 ",374,44\n" T1 ",396,109\n", 5);
 }
 
 int main(void)

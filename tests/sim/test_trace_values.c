@@ -70,18 +70,18 @@ static void test_seconds(void **state)
 {
     (void)state;
     pkv__i128 ns;
-    assert_true(pkv__trace_seconds(text_of("19440110.0"), &ns));
+    assert_true(pkv__trace_ns(text_of("19440110.0"), 1000000000, &ns));
     assert_true(ns == (pkv__i128)19440110 * 1000000000);
     /* an epoch with microseconds and more: nothing is lost */
-    assert_true(pkv__trace_seconds(text_of("1700158546.680590123"), &ns));
+    assert_true(pkv__trace_ns(text_of("1700158546.680590123"), 1000000000, &ns));
     assert_true(ns == (pkv__i128)1700158546680590123);
-    assert_true(pkv__trace_seconds(text_of("0.0000000019"), &ns)); /* cut below a ns */
+    assert_true(pkv__trace_ns(text_of("0.0000000019"), 1000000000, &ns)); /* cut below a ns */
     assert_true(ns == 1);
-    assert_true(pkv__trace_seconds(text_of("1.5e-3"), &ns));
+    assert_true(pkv__trace_ns(text_of("1.5e-3"), 1000000000, &ns));
     assert_true(ns == 1500000);
     static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400" };
     for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++)
-        assert_false(pkv__trace_seconds(text_of(bad[k]), &ns));
+        assert_false(pkv__trace_ns(text_of(bad[k]), 1000000000, &ns));
 }
 
 /* Unix times of these dates from `date -u +%s`; 2000-01-01 is 946684800. */

@@ -1,0 +1,91 @@
+/* Content ids of 64 bits and a sign to dense indices: an open hash table with linear probing and
+ * exact comparison. Four neighbouring ids share a cache line of the table, since traces number
+ * their blocks in order of appearance and a prompt repeats what an earlier one brought. */
+#include "sim/trace.h"
+
+#define FIRST_CAP 1024
+#define GROUP 4 /* entries of 16 bytes in a cache line */
+
+struct pkv__ids_entry {
+    uint64_t bits;
+    int32_t number; /* index + 1, negative for a negative id; 0: empty */
+};
+
+void pkv__ids_deinit(pkv__ids *ids)
+{
+    pkv__free(ids->alloc, ids->table, (size_t)ids->cap * sizeof(*ids->table));
+    pkv__free(ids->alloc, ids->list, (size_t)ids->list_cap * sizeof(*ids->list));
+    *ids = (pkv__ids){ .alloc = ids->alloc };
+}
+
+/* Every bit of x changes about half of the result's (the finaliser of MurmurHash3). */
+static uint64_t mixed(uint64_t x)
+{
+    x ^= x >> 33;
+    x *= UINT64_C(0xff51afd7ed558ccd);
+    x ^= x >> 33;
+    x *= UINT64_C(0xc4ceb9fe1a85ec53);
+    return x ^ (x >> 33);
+}
+
+/* Where an id is, or the empty entry where it belongs. */
+static struct pkv__ids_entry *place(const pkv__ids *ids, uint64_t bits, bool negative)
+{
+    const uint64_t mask = (uint64_t)ids->cap - 1;
+    uint64_t k = (mixed(bits / GROUP) * GROUP + bits % GROUP) & mask;
+    for (;; k = (k + 1) & mask) {
+        struct pkv__ids_entry *e = &ids->table[k];
+        if (e->number == 0) return e;
+        if (e->bits == bits && (e->number < 0) == negative) return e;
+    }
+}
+
+static pkv_status grow_table(pkv__ids *ids)
+{
+    const int64_t cap = ids->cap ? 2 * ids->cap : FIRST_CAP;
+    const size_t bytes = (size_t)cap * sizeof(*ids->table);
+    struct pkv__ids_entry *table = pkv__alloc(ids->alloc, bytes, PKV_CACHE_LINE);
+    if (!table) return PKV_E_NO_MEMORY;
+    memset(table, 0, bytes);
+    const pkv__ids old = *ids;
+    ids->table = table;
+    ids->cap = cap;
+    for (int64_t k = 0; k < old.cap; k++) {
+        const struct pkv__ids_entry *e = &old.table[k];
+        if (e->number != 0) *place(ids, e->bits, e->number < 0) = *e;
+    }
+    pkv__free(ids->alloc, old.table, (size_t)old.cap * sizeof(*old.table));
+    return PKV_OK;
+}
+
+static pkv_status grow_list(pkv__ids *ids)
+{
+    const int64_t cap = ids->list_cap ? 2 * ids->list_cap : FIRST_CAP;
+    int32_t *list = pkv__alloc(ids->alloc, (size_t)cap * sizeof(*list), _Alignof(int32_t));
+    if (!list) return PKV_E_NO_MEMORY;
+    if (ids->n > 0) memcpy(list, ids->list, (size_t)ids->n * sizeof(*list));
+    pkv__free(ids->alloc, ids->list, (size_t)ids->list_cap * sizeof(*list));
+    ids->list = list;
+    ids->list_cap = cap;
+    return PKV_OK;
+}
+
+pkv_status pkv__ids_append(pkv__ids *ids, uint64_t bits, bool negative)
+{
+    if (2 * (int64_t)ids->n_distinct >= ids->cap) {
+        const pkv_status status = grow_table(ids);
+        if (status != PKV_OK) return status;
+    }
+    if (ids->n == ids->list_cap) {
+        const pkv_status status = grow_list(ids);
+        if (status != PKV_OK) return status;
+    }
+    struct pkv__ids_entry *e = place(ids, bits, negative);
+    if (e->number == 0) {
+        if (ids->n_distinct == INT32_MAX) return PKV_E_NO_MEMORY;
+        ids->n_distinct++;
+        *e = (struct pkv__ids_entry){ bits, negative ? -ids->n_distinct : ids->n_distinct };
+    }
+    ids->list[ids->n++] = (e->number < 0 ? -e->number : e->number) - 1;
+    return PKV_OK;
+}
