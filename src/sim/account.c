@@ -52,6 +52,13 @@ static pkv__i128 clip(const pkv__sim_account *acc, bool queued, int64_t now_ns, 
     return ns < left ? ns : left;
 }
 
+static bool any_free(const pkv__sim_sample *sample)
+{
+    const int64_t *part = sample->part;
+    return part[PKV__PART_UNUSABLE] > 0 || part[PKV__PART_SHORTAGE] > 0 ||
+           part[PKV__PART_LIMITED] > 0 || part[PKV__PART_IDLE] > 0;
+}
+
 void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int64_t now_ns,
                           const pkv__sim_sample *first, const pkv__sim_sample *last)
 {
@@ -61,6 +68,7 @@ void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int6
     PKV_ASSERT(s->n == 1 || ns == whole_ns);
     acc->window_ns += ns;
     if (s->waited) acc->waited_ns += ns;
+    if (any_free(first)) acc->free_ns += ns;
     const pkv__i128 tokens_before = acc->sum[PKV__PART_TOKEN];
     const pkv__i128 s1 = sum_of_k(s->n), s2 = sum_of_k2(s->n);
     for (int p = 0; p < PKV__PART_COUNT; p++) {
@@ -107,7 +115,8 @@ void pkv__sim_account_result(const pkv__sim_account *acc, pkv_sim_result *out)
         .logical = share[PKV__PART_LOGICAL],
     };
     out->waste_waited = (double)acc->waste_waited / whole;
-    out->scatter = (double)acc->sum[PKV__PART_SCATTER_PPM] / ns / 1e6;
+    if (acc->free_ns > 0)
+        out->scatter = (double)acc->sum[PKV__PART_SCATTER_PPM] / (double)acc->free_ns / 1e6;
     const double alone = (double)acc->sum[PKV__PART_SHARED_UNITS];
     if (alone > 0) out->sharing_saving = 1 - (double)acc->sum[PKV__PART_USED_UNITS] / alone;
 }

@@ -7,47 +7,64 @@ static void plan_event(pkv__sim_engine *e, int64_t r)
     const int64_t grown = e->ops->leap_limit(e->policy, r, pkv__engine_resident(e, r));
     const int64_t end = e->req[r].step_zero + e->reqs[r].output_tokens;
     const int64_t left = end - e->n_steps;
-    pkv__sim_heap_set(&e->events, r, grown < left ? e->n_steps + grown : end);
+    pkv__sim_heap_set(&e->events, r, grown < left ? e->n_steps + grown : end, e->req[r].order);
 }
 
-static pkv_status make_room_for(pkv__sim_engine *e, const int64_t *list, int32_t n)
+static pkv_status make_room_for(pkv__sim_engine *e, const pkv__sim_batch *batch)
 {
-    for (int32_t k = 0; k < n; k++) {
-        const int64_t r = list[k];
-        if (e->req[r].state != PKV__REQ_RUNNING) continue; /* preempted for one before it */
+    for (int32_t k = 0; k < batch->n; k++) {
+        const int64_t r = batch->r[k];
+        if (!pkv__engine_is_running(e, r) || e->req[r].stalled) continue;
         const pkv_status status = pkv__engine_make_room(e, r);
         if (status != PKV_OK) return status;
-        if (e->req[r].state == PKV__REQ_RUNNING) plan_event(e, r);
+        if (pkv__engine_is_running(e, r)) plan_event(e, r);
     }
     return PKV_OK;
 }
 
-/* How many steps may be done at once, all inside or all outside the window. */
-static int64_t leap_length(const pkv__sim_engine *e, pkv__sim_stretch s, bool preempted)
+/* Must the next step be looked at by itself? */
+static bool is_unsteady(const pkv__sim_engine *e, const pkv__sim_stretch *s)
 {
-    /* What was freed by a preemption may admit somebody at the next step. */
-    if (preempted) return 1;
+    /* What was given up may let somebody in; stalled ones change with every step; who was kept out
+     * by the tokens that prefill computes may come in when it is done. */
+    return e->put_out || s->unlike || e->n_stalled > 0 || (e->over_budget && e->prefill.n > 0);
+}
+
+/* Does somebody who arrives change anything before the next event? */
+static bool heeds_arrivals(const pkv__sim_engine *e)
+{
+    if (pkv__engine_n_waiting(e) == 0) return true;
+    return e->cfg->admit_skip && e->swapped.len == 0 && e->running.len < e->cfg->max_num_seqs &&
+           !e->ops->closed(e->policy);
+}
+
+/* How many steps may be done at once, all inside or all outside the window. */
+static int64_t leap_length(const pkv__sim_engine *e, pkv__sim_stretch s)
+{
+    if (is_unsteady(e, &s)) return 1;
     s.n = e->events.events[0].step - e->n_steps;
-    if (e->account.window == PKV_SIM_WINDOW_ARRIVALS && e->now_ns < e->account.window_end_ns) {
-        const int64_t inside = pkv__sim_stretch_within(&s, e->account.window_end_ns - e->now_ns);
+    const pkv__sim_account *acc = &e->account;
+    if (acc->window == PKV_SIM_WINDOW_ARRIVALS && e->now_ns < acc->window_end_ns &&
+        acc->window_end_ns != INT64_MAX) {
+        const int64_t inside = pkv__sim_stretch_within(&s, acc->window_end_ns - e->now_ns);
         s.n = inside > 1 ? inside : 1;
     }
-    if (s.waited || e->next_arrival >= e->n) return s.n;
+    const int64_t arrival_ns = pkv__engine_next_arrival_ns(e);
+    if (arrival_ns == INT64_MAX || !heeds_arrivals(e)) return s.n;
     /* Up to the first step that ends at or after the next arrival. */
-    const int64_t until_ns = e->reqs[e->next_arrival].arrival_ns - e->now_ns;
-    const int64_t before = pkv__sim_stretch_within(&s, until_ns - 1);
+    const int64_t before = pkv__sim_stretch_within(&s, arrival_ns - e->now_ns - 1);
     return before < s.n ? before + 1 : s.n;
 }
 
-/* Finish those whose output ends now; the others stand at a block boundary. */
+/* Finish those whose output ends now; the others need room. */
 static pkv_status collect_events(pkv__sim_engine *e)
 {
-    e->n_due = 0;
+    e->due.n = 0;
     while (e->events.len > 0 && e->events.events[0].step == e->n_steps) {
         const int64_t r = e->events.events[0].req;
         pkv__sim_heap_remove(&e->events, r);
-        if (e->n_steps - e->req[r].step_zero < e->reqs[r].output_tokens) {
-            e->due[e->n_due++] = r;
+        if (!pkv__engine_is_done(e, r)) {
+            e->due.r[e->due.n++] = r;
             continue;
         }
         const pkv_status status = pkv__engine_finish(e, r);
@@ -58,34 +75,20 @@ static pkv_status collect_events(pkv__sim_engine *e)
 
 pkv_status pkv__engine_leap(pkv__sim_engine *e)
 {
-    const int64_t n_preemptions = e->n_preemptions;
-    pkv_status status = make_room_for(e, e->due, e->n_due);
+    pkv_status status = make_room_for(e, &e->due);
     if (status != PKV_OK) return status;
-    status = make_room_for(e, e->fresh, e->n_fresh);
+    status = make_room_for(e, &e->fresh);
     if (status != PKV_OK) return status;
-
-    const pkv_sim_config *cfg = e->cfg;
-    pkv__sim_stretch s = {
-        .n = 1,
-        .first_ns = cfg->step_base_ns + cfg->step_per_seq_ns * e->n_running +
-                    cfg->step_per_token_ns * e->tokens,
-        .slope_ns = cfg->step_per_token_ns * e->n_running,
-        .queued = e->queued,
-        .waited = pkv__engine_n_waiting(e) > 0,
-    };
-    s.n = leap_length(e, s, e->n_preemptions != n_preemptions);
-    pkv__engine_note_first_tokens(e, s.first_ns);
+    pkv__sim_stretch s;
+    status = pkv__engine_stretch(e, &s);
+    if (status != PKV_OK) return status;
+    s.n = leap_length(e, s);
 
     pkv__sim_sample first, last;
-    status = pkv__engine_sample(e, e->tokens, &first);
+    status = pkv__engine_sample(e, &first);
     if (status != PKV_OK) return status;
-    const int64_t last_tokens = e->tokens + (s.n - 1) * e->n_running;
-    status = pkv__engine_sample(e, last_tokens, &last);
+    if (s.n > 1) status = pkv__engine_sample_later(e, s.n - 1, &last);
     if (status != PKV_OK) return status;
-    status = pkv__engine_pass(e, &s, &first, &last);
-    if (status != PKV_OK) return status;
-
-    e->n_steps += s.n;
-    e->tokens += s.n * e->n_running;
-    return collect_events(e);
+    status = pkv__engine_pass(e, &s, &first, s.n > 1 ? &last : &first);
+    return status == PKV_OK ? collect_events(e) : status;
 }

@@ -5,9 +5,9 @@
 static pkv_status sample_by_request(pkv__sim_engine *e, pkv__sim_sample *sample)
 {
     pkv__sim_sample sum = { 0 };
-    for (int64_t r = e->head; r >= 0; r = e->req[r].next)
+    for (int64_t r = e->running.head; r != PKV__NOBODY; r = e->req[r].next)
         e->ops->usage_of(e->policy, r, pkv__engine_resident(e, r), &sum);
-    const pkv_status status = pkv__engine_sample(e, e->tokens, sample);
+    const pkv_status status = pkv__engine_sample(e, sample);
     if (status != PKV_OK) return status;
     static const pkv__sim_part parts[] = { PKV__PART_LOGICAL, PKV__PART_RESERVATION,
                                            PKV__PART_INTERNAL, PKV__PART_ROUNDING };
@@ -23,35 +23,48 @@ static pkv_status sample_by_request(pkv__sim_engine *e, pkv__sim_sample *sample)
     return PKV_OK;
 }
 
-pkv_status pkv__engine_step(pkv__sim_engine *e)
+/* The first running request behind `order`: where to go on when one was put out itself. */
+static int64_t first_behind(const pkv__sim_engine *e, int64_t order)
 {
-    for (int64_t r = e->head; r >= 0; r = e->req[r].next) {
-        const pkv_status status = pkv__engine_make_room(e, r);
-        if (status != PKV_OK) return status;
-        if (e->req[r].state != PKV__REQ_RUNNING) break; /* it was the last one */
-    }
-    pkv__sim_sample sample;
-    pkv_status status = sample_by_request(e, &sample);
-    if (status != PKV_OK) return status;
-    const pkv_sim_config *cfg = e->cfg;
-    const pkv__sim_stretch step = {
-        .n = 1,
-        .first_ns = cfg->step_base_ns + cfg->step_per_seq_ns * e->n_running +
-                    cfg->step_per_token_ns * sample.part[PKV__PART_TOKEN],
-        .queued = e->queued,
-        .waited = pkv__engine_n_waiting(e) > 0,
-    };
-    pkv__engine_note_first_tokens(e, step.first_ns);
-    status = pkv__engine_pass(e, &step, &sample, &sample);
-    if (status != PKV_OK) return status;
+    int64_t r = e->running.head;
+    while (r != PKV__NOBODY && e->req[r].order <= order) r = e->req[r].next;
+    return r;
+}
 
-    e->n_steps++;
-    e->tokens += e->n_running;
-    for (int64_t r = e->head, next; r >= 0; r = next) {
+static pkv_status make_room_for_all(pkv__sim_engine *e)
+{
+    for (int64_t r = e->running.head; r != PKV__NOBODY;) {
+        const int64_t order = e->req[r].order;
+        if (!e->req[r].stalled) {
+            const pkv_status status = pkv__engine_make_room(e, r);
+            if (status != PKV_OK) return status;
+        }
+        r = pkv__engine_is_running(e, r) ? e->req[r].next : first_behind(e, order);
+    }
+    return PKV_OK;
+}
+
+static pkv_status finish_all(pkv__sim_engine *e)
+{
+    for (int64_t r = e->running.head, next; r != PKV__NOBODY; r = next) {
         next = e->req[r].next;
-        if (e->n_steps - e->req[r].step_zero < e->reqs[r].output_tokens) continue;
-        status = pkv__engine_finish(e, r);
+        if (!pkv__engine_is_done(e, r)) continue;
+        const pkv_status status = pkv__engine_finish(e, r);
         if (status != PKV_OK) return status;
     }
     return PKV_OK;
+}
+
+pkv_status pkv__engine_step(pkv__sim_engine *e)
+{
+    pkv_status status = make_room_for_all(e);
+    if (status != PKV_OK) return status;
+    pkv__sim_stretch step;
+    status = pkv__engine_stretch(e, &step);
+    if (status != PKV_OK) return status;
+    pkv__sim_sample sample;
+    status = sample_by_request(e, &sample);
+    if (status != PKV_OK) return status;
+    status = pkv__engine_pass(e, &step, &sample, &sample);
+    return status == PKV_OK ? finish_all(e) : status;
 }

@@ -5,7 +5,7 @@ typedef struct pkv__sim_event event;
 
 static bool before(const event *a, const event *b)
 {
-    return a->step < b->step || (a->step == b->step && a->req < b->req);
+    return a->step < b->step || (a->step == b->step && a->order < b->order);
 }
 
 static void place(pkv__sim_heap *heap, int32_t i, event e)
@@ -60,9 +60,9 @@ void pkv__sim_heap_deinit(pkv__sim_heap *heap)
     *heap = (pkv__sim_heap){ 0 };
 }
 
-void pkv__sim_heap_set(pkv__sim_heap *heap, int64_t req, int64_t step)
+void pkv__sim_heap_set(pkv__sim_heap *heap, int64_t req, int64_t step, int64_t order)
 {
-    const event e = { step, req };
+    const event e = { step, order, req };
     int32_t i = heap->pos[req];
     if (i < 0) {
         PKV_ASSERT(heap->len < heap->cap);

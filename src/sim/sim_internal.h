@@ -23,6 +23,8 @@ __extension__ typedef __int128 pkv__i128;
 
 /* What every entry point that takes a config and requests refuses. */
 pkv_status pkv__sim_check_args(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n);
+/* Content that does not suit the requests, an observer without an interval. */
+pkv_status pkv__sim_check_extras(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n);
 
 /* ---------------------------------------------------------------- accounting */
 
@@ -59,6 +61,7 @@ typedef struct pkv__sim_stretch {
     int64_t n, first_ns, slope_ns;
     bool queued; /* somebody waits after admission */
     bool waited; /* somebody waits while the steps run */
+    bool unlike; /* the first one takes longer than the law says: n is 1 */
 } pkv__sim_stretch;
 
 typedef struct pkv__sim_account {
@@ -69,6 +72,7 @@ typedef struct pkv__sim_account {
     pkv__i128 sum[PKV__PART_COUNT]; /* unit * ns */
     pkv__i128 waste_waited;         /* (pool - token) * ns while somebody waited */
     pkv__i128 window_ns, waited_ns;
+    pkv__i128 free_ns; /* of the window: some units are free */
 } pkv__sim_account;
 
 pkv__i128 pkv__sim_stretch_ns(const pkv__sim_stretch *s);
@@ -259,10 +263,10 @@ void pkv__sim_shadow_set(pkv__sim_shadow *shadow, int64_t r, int32_t n_tokens);
 
 /* ---------------------------------------------------------------- next events */
 
-/* Binary heap of requests by (step of their next event, request), with removal of any. */
+/* Binary heap of requests by (step of their next event, order), with removal of any. */
 typedef struct pkv__sim_heap {
     struct pkv__sim_event {
-        int64_t step, req;
+        int64_t step, order, req;
     } * events;   /* [cap] */
     int32_t *pos; /* [n] place of each request in the heap, -1: not there */
     int32_t len, cap;
@@ -274,7 +278,7 @@ pkv_status pkv__sim_heap_init(pkv__sim_heap *heap, int32_t cap, int64_t n,
                               const pkv_allocator *alloc);
 void pkv__sim_heap_deinit(pkv__sim_heap *heap);
 /* Insert, or move if it is there. */
-void pkv__sim_heap_set(pkv__sim_heap *heap, int64_t req, int64_t step);
+void pkv__sim_heap_set(pkv__sim_heap *heap, int64_t req, int64_t step, int64_t order);
 /* Nothing happens if it is not there. */
 void pkv__sim_heap_remove(pkv__sim_heap *heap, int64_t req);
 

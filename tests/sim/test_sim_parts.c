@@ -76,7 +76,7 @@ static void test_heap(void **state)
         const int64_t r = pkv__rng_below(&rng, N);
         step[r] = pkv__rng_below(&rng, 4) == 0 ? -1 : (int64_t)pkv__rng_below(&rng, 30);
         if (step[r] < 0) pkv__sim_heap_remove(&heap, r);
-        else pkv__sim_heap_set(&heap, r, step[r]);
+        else pkv__sim_heap_set(&heap, r, step[r], r);
         int64_t first = -1;
         int32_t len = 0;
         for (int64_t k = 0; k < N; k++) {
