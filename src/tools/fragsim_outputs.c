@@ -53,6 +53,14 @@ static char *make_events(const void *report)
 {
     return fragsim_events_text(report);
 }
+static char *make_svg(const void *report)
+{
+    return fragsim_svg(report);
+}
+static char *make_html(const void *report)
+{
+    return fragsim_html(report);
+}
 
 bool fragsim_outputs_make(const fragsim_report *rep, fragsim_files *files, bool *on_stdout)
 {
@@ -62,6 +70,8 @@ bool fragsim_outputs_make(const fragsim_report *rep, fragsim_files *files, bool 
         { o->csv_path, "the CSV report", make_csv, false },
         { o->series_path, "the time series", make_series, false },
         { o->events_path, "the events", make_events, false },
+        { o->svg_path, "the SVG", make_svg, true },
+        { o->html_path, "the HTML report", make_html, true },
     };
     return fragsim_outputs_put(outputs, sizeof(outputs) / sizeof(outputs[0]), rep, files,
                                on_stdout);

@@ -128,6 +128,11 @@ static int run_loaded(fragsim_report *rep)
 int fragsim_run(const fragsim_options *opts)
 {
     fragsim_input input;
+    if (opts->svg_path && !fragsim_can_draw()) {
+        fragsim_complain("--svg needs gnuplot with its svg terminal on the PATH (Debian: "
+                         "gnuplot-nox)");
+        return FRAGSIM_ERROR;
+    }
     fragsim_report *rep = calloc(1, sizeof(*rep));
     if (!rep) {
         fragsim_complain("out of memory");

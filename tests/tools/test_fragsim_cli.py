@@ -63,7 +63,7 @@ RUN_OPTIONS = ("--shared-prefix --request-rate --arrival --burstiness --burst-si
                "--window --slo --percentile-method --engine --check --threads").split()
 HELP = {
     "run": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
-           "--json --csv --timeseries --sample-interval --events --paper-accounting --width --quiet --progress --repro-command --help".split(),
+           "--json --csv --timeseries --sample-interval --events --svg --html --paper-accounting --width --quiet --progress --repro-command --help".split(),
     "sweep": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
              "--knee --json --csv --quiet --progress --repro-command --help".split(),
     "inspect": FILE_OPTIONS + ["--help"],

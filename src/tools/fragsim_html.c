@@ -1,0 +1,312 @@
+/* The report of a run as one page that needs nothing but itself. */
+#include "fragsim_html.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- head */
+
+/* 1234567 -> "1,234,567" */
+static const char *grouped(int64_t value, char out[32])
+{
+    char digits[24];
+    const int n = snprintf(digits, sizeof(digits), "%lld", (long long)value);
+    char *to = out;
+    for (int k = 0; k < n; k++) {
+        *to++ = digits[k];
+        if ((n - k - 1) % 3 == 0 && k < n - 1 && digits[k] != '-') *to++ = ',';
+    }
+    *to = '\0';
+    return out;
+}
+
+static void put_what_ran(FILE *out, const fragsim_report *rep)
+{
+    const fragsim_options *opts = rep->opts;
+    const pkv_sim_config *c = &opts->sim;
+    const fragsim_input *in = rep->input;
+    char a[32], b[32];
+    fprintf(out, "<p class=\"lead\">%s requests, ", grouped(in->n, a));
+    if (in->from_trace && opts->trace_path) {
+        fputs("from <b>", out);
+        fragsim_put_escaped(out, strcmp(opts->trace_path, "-") == 0 ? "stdin" : opts->trace_path);
+        fputs("</b>", out);
+    } else if (opts->lengths_path) {
+        fputs("lengths from <b>", out);
+        fragsim_put_escaped(out, opts->lengths_path);
+        fputs("</b>", out);
+    } else {
+        fputs("drawn as <b>", out);
+        fragsim_put_escaped(out, opts->lengths_text ? opts->lengths_text : "sharegpt-like");
+        fprintf(out, "</b>, seed %llu", (unsigned long long)opts->arrivals.seed);
+    }
+    fprintf(out, "; in the mean %.1f prompt and %.1f output tokens.<br>\n", in->prompt.mean,
+            in->output.mean);
+    fprintf(out, "A pool of %s token slots (%.2f GiB of KV), requests of up to %s tokens, at most ",
+            grouped(c->pool_tokens, a),
+            (double)c->pool_tokens * (double)c->kv_bytes_per_token / (1 << 30),
+            grouped(c->max_model_len, b));
+    fprintf(out, "%d at a time. pkv-fragsim %s.</p>\n", c->max_num_seqs, pkv_version());
+}
+
+static void put_tiles(FILE *out, const fragsim_report *rep)
+{
+    fputs("<div class=\"tiles\">\n", out);
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_result *r = &rep->jobs[k].result;
+        fprintf(out,
+                "<label class=\"tile\" style=\"border-left-color:%s\"><input "
+                "type=\"checkbox\" checked title=\"show in the charts over time\" "
+                "data-policy=\"",
+                fragsim_line_colour(k));
+        fragsim_put_escaped(out, rep->jobs[k].name);
+        fputs("\">", out);
+        fragsim_put_escaped(out, rep->jobs[k].name);
+        if (r->window_ns > 0)
+            fprintf(out, "<b>%.1f %%</b><span>filled with tokens<br>batch %.2f</span>",
+                    100 * r->split.token, r->mean_batch);
+        else fputs("<b>-</b><span>nothing was measured</span>", out);
+        fputs("</label>\n", out);
+    }
+    fputs("</div>\n", out);
+}
+
+static void put_ratios(FILE *out, const fragsim_report *rep)
+{
+    for (int p = 0; p < rep->n_jobs; p++) {
+        const fragsim_job *job = &rep->jobs[p];
+        bool any = false;
+        if (job->cfg.policy.kind != PKV_SIM_PAGED) continue;
+        for (int k = 0; k < rep->n_jobs; k++) {
+            const fragsim_job *other = &rep->jobs[k];
+            if (other->cfg.policy.kind == PKV_SIM_PAGED || other->result.mean_batch <= 0) continue;
+            if (!any) {
+                fputs("<p>Batch of <b>", out);
+                fragsim_put_escaped(out, job->name);
+                fputs("</b>: ", out);
+            }
+            fprintf(out, "%s%.2f times ", any ? ", " : "",
+                    job->result.mean_batch / other->result.mean_batch);
+            fragsim_put_escaped(out, other->name);
+            any = true;
+        }
+        if (any) fputs(".</p>\n", out);
+    }
+}
+
+static void put_notes(FILE *out, const fragsim_report *rep)
+{
+    for (int k = 0; k < rep->n_notes; k++) {
+        fputs("<p class=\"note\">", out);
+        fragsim_put_escaped(out, rep->notes[k]);
+        fputs("</p>\n", out);
+    }
+}
+
+/* ---------------------------------------------------------------- charts */
+
+static const char *const how_waste =
+    "Each bar is the whole pool, averaged over the window. <b>Token</b>: slots with a token that "
+    "will be read. <b>Reservation</b>: asked for and filled later. <b>Internal</b>: asked for and "
+    "never filled; for paged policies the empty rest of blocks. <b>Rounding</b>: granted beyond "
+    "what was asked. <b>Unusable</b>: free, and enough for the next request, but in pieces that "
+    "are too short. <b>Cached</b>: free, with content that may still be found. <b>Free</b>: all "
+    "other free slots. Batch is the mean number of running requests.";
+
+static const char *const how_measure[FRAGSIM_MEASURE_COUNT] = {
+    "Share of the pool that holds tokens. The gap to 100 % is waste or free memory.",
+    "Share of the pool that is taken: tokens, reservations, internal waste and rounding. Where "
+    "this is high and the chart above is low, memory is taken but not filled.",
+    "Requests that run at the same time. Under load a larger batch is more throughput.",
+    "Requests that have arrived and do not run yet, those swapped out included. A line that "
+    "keeps rising means that the policy cannot keep up with the arrivals.",
+    "0 %: all free slots are one run. Towards 100 %: they lie in many short pieces. The line "
+    "ends where nothing is free. Only policies whose requests need one run of addresses.",
+};
+
+static bool put_measure(FILE *out, const fragsim_report *rep, fragsim_measure m,
+                        const fragsim_time *time, bool can_draw)
+{
+    static const char *const ids[] = { "f_tokens", "f_used", "f_batch", "f_queue", "f_scatter" };
+    bool matters = false;
+    for (int k = 0; k < rep->n_jobs; k++) matters |= fragsim_measure_matters(m, &rep->jobs[k]);
+    if (!matters) return true;
+    char *svg = can_draw ? fragsim_draw_measure(rep, m, time) : NULL;
+    if (can_draw && !svg) return false;
+    fragsim_figure_begin(out, ids[m], fragsim_measure_title(m), svg, how_measure[m]);
+    fragsim_measure_table(out, rep, m, time);
+    fragsim_figure_end(out);
+    free(svg);
+    return true;
+}
+
+static bool put_policy(FILE *out, const fragsim_report *rep, int k, const fragsim_time *time,
+                       bool can_draw)
+{
+    const fragsim_job *job = &rep->jobs[k];
+    char id[32];
+    if (fragsim_shown(job, time) < 2) return true;
+    char *parts = can_draw ? fragsim_draw_parts(rep, k, time) : NULL;
+    char *map = can_draw && fragsim_has_map(job) ? fragsim_draw_map(rep, k, time) : NULL;
+    const bool ok = !can_draw || (parts && (map || !fragsim_has_map(job)));
+    if (ok) {
+        snprintf(id, sizeof(id), "f_parts%d", k);
+        fragsim_figure_begin(out, id, job->name, parts, "What the pool held over time.");
+        fragsim_parts_table(out, rep, k, time);
+        fragsim_figure_end(out);
+    }
+    if (ok && map) {
+        snprintf(id, sizeof(id), "f_map%d", k);
+        fprintf(out,
+                "<figure id=\"%s\">%s<figcaption>The same by address: what most of each "
+                "stretch of the pool held at that moment. A request of a contiguous policy "
+                "is a rectangle that fills up; white-grey gaps that nobody fits into are "
+                "fragmentation. Paged requests have no shape.</figcaption></figure>\n",
+                id, map);
+    }
+    free(parts);
+    free(map);
+    return ok;
+}
+
+static bool put_over_time(FILE *out, const fragsim_report *rep, bool can_draw)
+{
+    fragsim_time time;
+    if (!fragsim_time_of(rep, &time)) return true;
+    fragsim_page_section(out, "time", "Over time");
+    fputs("<p>Times count from the first arrival.", out);
+    if (time.cut)
+        fputs(" The averages above end with the last arrival; of what follows, while the queue "
+              "runs empty, only the beginning is shown.",
+              out);
+    fputs(" The boxes in the tiles above switch policies on and off.</p>\n", out);
+    for (int m = 0; m < FRAGSIM_MEASURE_COUNT; m++)
+        if (!put_measure(out, rep, (fragsim_measure)m, &time, can_draw)) return false;
+    fragsim_page_section(out, "policies", "Policy by policy");
+    for (int k = 0; k < rep->n_jobs; k++)
+        if (!put_policy(out, rep, k, &time, can_draw)) return false;
+    return true;
+}
+
+static bool put_overview(FILE *out, const fragsim_report *rep, bool can_draw)
+{
+    char *svg = can_draw ? fragsim_draw_waste(rep) : NULL;
+    if (can_draw && !svg) return false;
+    fragsim_page_section(out, "memory", "Where the memory went");
+    if (!can_draw)
+        fputs("<p class=\"note\" id=\"no-charts\">There are no charts on this page because gnuplot "
+              "was not found when it was made (Debian: gnuplot-nox). The tables have all "
+              "their data.</p>\n",
+              out);
+    fragsim_figure_begin(out, "f_waste", "The pool, a bar per policy", svg, how_waste);
+    fragsim_figure_end(out);
+    free(svg);
+    fragsim_result_tables(out, rep);
+    put_ratios(out, rep);
+    return true;
+}
+
+/* ---------------------------------------------------------------- facts */
+
+static void put_facts(FILE *out, const json_t *report, const char *id, const char *heading,
+                      const char *const *keys, const char *text)
+{
+    fragsim_page_section(out, id, heading);
+    fprintf(out, "<p>%s</p>\n", text);
+    for (int k = 0; keys[k]; k++) {
+        const json_t *object = json_object_get(report, keys[k]);
+        char table[48];
+        if (!json_is_object(object)) continue;
+        snprintf(table, sizeof(table), "j_%s", keys[k]);
+        fragsim_json_rows(out, table, object);
+    }
+}
+
+static void put_forms(FILE *out, const fragsim_report *rep)
+{
+    const pkv_sim_forms *f = &rep->forms;
+    static const char *const heads[] = { "policy", "batch expected", "batch simulated" };
+    if (f->n == 0) return;
+    fputs("<div class=\"scroll\"><table id=\"t_forms\"><thead><tr>", out);
+    for (int k = 0; k < 3; k++) fprintf(out, "<th>%s</th>", heads[k]);
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int k = 0; k < rep->n_jobs; k++) {
+        const pkv_sim_policy *p = &rep->jobs[k].cfg.policy;
+        const bool ideal = p->addr == PKV_SIM_ADDR_IDEAL;
+        const bool max = p->kind == PKV_SIM_MAX && (ideal || p->addr == PKV_SIM_ADDR_BUDDY);
+        const bool oracle = p->kind == PKV_SIM_ORACLE && ideal;
+        const bool paged = p->kind == PKV_SIM_PAGED && !p->prefix && p->n_seqs == 1;
+        if (!max && !oracle && !paged) continue;
+        const double form = paged    ? f->paged_batch
+                            : oracle ? f->oracle_ideal_batch
+                            : ideal  ? (double)f->max_batch_ideal
+                                     : (double)f->max_batch_buddy;
+        fputs("<tr>", out);
+        fragsim_cell_text(out, rep->jobs[k].name);
+        fragsim_cell_number(out, true, "%.2f", form);
+        fragsim_cell_number(out, rep->jobs[k].result.window_ns > 0, "%.2f",
+                            rep->jobs[k].result.mean_batch);
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
+static void put_record(FILE *out, const fragsim_report *rep, const json_t *json)
+{
+    static const char *const input[] = { "input", "requests", NULL };
+    static const char *const forms[] = { "closed_forms", "infinite_cache", NULL };
+    static const char *const config[] = { "config", NULL };
+    put_facts(out, json, "input", "Input", input,
+              "Where the requests came from, and what became of every row.");
+    put_facts(out, json, "forms", "From the lengths alone", forms,
+              "What the lengths let expect without a simulation, for a pool that is always "
+              "full; beside it what the simulation gave.");
+    put_forms(out, rep);
+    put_facts(out, json, "config", "Configuration", config, "As used, defaults included.");
+    const json_t *each = json_object_get(json_object_get(json, "config"), "policies");
+    if (json_is_object(json_array_get(each, 0)))
+        fragsim_json_columns(out, "j_config_policies", each, "policy");
+    fragsim_page_section(out, "all", "Everything measured");
+    fputs("<p>As in the JSON report. Shares are fractions of the pool.</p>\n", out);
+    const json_t *policies = json_object_get(json, "policies");
+    if (json_array_size(policies) > 0) fragsim_json_columns(out, "j_policies", policies, "policy");
+}
+
+/* ---------------------------------------------------------------- the page */
+
+static bool put_page(FILE *out, const fragsim_report *rep, const json_t *json)
+{
+    const bool can_draw = fragsim_can_draw();
+    fragsim_page_begin(out, "pkv-fragsim: where the KV-cache memory went",
+                       "Where the KV-cache memory went");
+    put_what_ran(out, rep);
+    fputs("<nav><a href=\"#memory\">Memory</a><a href=\"#time\">Over time</a><a "
+          "href=\"#policies\">Policies</a><a href=\"#input\">Input</a><a href=\"#forms\">Expected"
+          "</a><a href=\"#config\">Configuration</a><a href=\"#all\">All figures</a></nav>\n",
+          out);
+    put_tiles(out, rep);
+    put_notes(out, rep);
+    if (!put_overview(out, rep, can_draw) || !put_over_time(out, rep, can_draw)) return false;
+    put_record(out, rep, json);
+    fragsim_page_section(out, "repeat", "The command that repeats this run");
+    fputs("<pre id=\"repro\">", out);
+    fragsim_put_escaped(out, rep->opts->repro ? rep->opts->repro : "");
+    fputs("</pre>\n", out);
+    fragsim_page_end(out);
+    return true;
+}
+
+char *fragsim_html(const fragsim_report *rep)
+{
+    char *text = NULL, *json_text = fragsim_json(rep);
+    size_t len = 0;
+    json_t *json = json_text ? json_loads(json_text, 0, NULL) : NULL;
+    FILE *out = json ? open_memstream(&text, &len) : NULL;
+    const bool ok = out && put_page(out, rep, json);
+    free(json_text);
+    json_decref(json);
+    if (!out) fragsim_complain("out of memory for the HTML report");
+    else if (fclose(out) == 0 && ok) return text;
+    free(text);
+    return NULL;
+}
