@@ -38,6 +38,8 @@ static const struct command {
       "replay requests against allocation policies" },
     { "sweep", FRAGSIM_SWEEP, fragsim_sweep, "sweep [options]",
       "the same over lists of option values" },
+    { "capacity", FRAGSIM_CAPACITY, fragsim_capacity, "capacity [options]",
+      "how many requests a memory holds" },
     { "inspect", FRAGSIM_INSPECT, fragsim_inspect, "inspect TRACE", "what a trace contains" },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -227,7 +227,7 @@ static bool draw(const fragsim_options *o, fragsim_report *report, fragsim_input
     out->reqs = calloc((size_t)out->n, sizeof(*out->reqs));
     if (!out->reqs) return fragsim_complain("out of memory for %lld requests", (long long)out->n);
     if (!(o->lengths_path ? take_lengths(o, out) : draw_lengths(o, out))) return false;
-    if (o->all_at_once || o->sim.concurrency > 0) return true;
+    if (o->all_at_once || o->sim.concurrency > 0 || o->command == FRAGSIM_CAPACITY) return true;
     fragsim_options usual = *o;
     if (usual.arrivals.rate_micro < 0) usual.arrivals.rate_micro = FRAGSIM_USUAL_RATE_MICRO;
     return draw_arrivals(&usual, out);

@@ -12,30 +12,6 @@ static json_t *config_json(const fragsim_report *rep)
     return o;
 }
 
-static json_t *forms_json(const pkv_sim_forms *f)
-{
-    json_t *o = json_object(), *max = json_object();
-    const bool any = f->n > 0;
-    fragsim_json_put(o, "n", json_integer(f->n));
-    fragsim_json_put(o, "mean_prompt_tokens", fragsim_json_real(any, f->mean_prompt));
-    fragsim_json_put(o, "mean_output_tokens", fragsim_json_real(any, f->mean_output));
-    fragsim_json_put(o, "output_bias", fragsim_json_real(any, f->output_bias));
-    fragsim_json_put(o, "live_tokens", fragsim_json_real(any, f->live_tokens));
-    fragsim_json_put(o, "live_final_tokens", fragsim_json_real(any, f->live_final));
-    fragsim_json_put(o, "max_batch_buddy", json_integer(f->max_batch_buddy));
-    fragsim_json_put(o, "max_batch_ideal", json_integer(f->max_batch_ideal));
-    fragsim_json_put(max, "token", fragsim_json_real(any, f->max_split.token));
-    fragsim_json_put(max, "reservation", fragsim_json_real(any, f->max_split.reservation));
-    fragsim_json_put(max, "internal", fragsim_json_real(any, f->max_split.internal));
-    fragsim_json_put(max, "external", fragsim_json_real(any, f->max_split.external));
-    fragsim_json_put(o, "max_split", max);
-    fragsim_json_put(o, "oracle_ideal_batch", fragsim_json_real(any, f->oracle_ideal_batch));
-    fragsim_json_put(o, "paged_batch", fragsim_json_real(any, f->paged_batch));
-    fragsim_json_put(o, "paged_internal", fragsim_json_real(any, f->paged_internal));
-    fragsim_json_put(o, "fork_saving", fragsim_json_real(any, f->fork_saving));
-    return o;
-}
-
 static json_t *cache_json(const pkv_sim_cache_forms *c)
 {
     if (c->struct_size == 0) return json_null();
@@ -61,7 +37,7 @@ char *fragsim_json(const fragsim_report *rep)
     fragsim_json_put(o, "config", config_json(rep));
     fragsim_json_put(o, "input", fragsim_json_input(rep->opts, rep->input));
     fragsim_json_put(o, "requests", fragsim_json_requests(rep->input));
-    fragsim_json_put(o, "closed_forms", forms_json(&rep->forms));
+    fragsim_json_put(o, "closed_forms", fragsim_json_forms(&rep->forms));
     fragsim_json_put(o, "infinite_cache", cache_json(&rep->cache));
     for (int k = 0; k < rep->n_jobs; k++)
         json_array_append_new(policies, fragsim_json_policy(&rep->jobs[k]));

@@ -240,7 +240,10 @@ json_t *fragsim_json_input(const fragsim_options *opts, const fragsim_input *inp
     fragsim_json_put(o, "num_prompts",
                      fragsim_json_whole(opts->num_prompts >= 0, opts->num_prompts));
     fragsim_json_put(o, "repeat", json_boolean(opts->repeat));
-    put_arrivals(o, opts);
+    if (opts->command != FRAGSIM_CAPACITY) put_arrivals(o, opts);
+    else
+        fragsim_json_put(o, "seed",
+                         fragsim_json_whole(!opts->trace_path, (int64_t)opts->arrivals.seed));
     fragsim_json_put(o, "content", content_json(opts, &input->content));
     return o;
 }
@@ -253,6 +256,30 @@ json_t *fragsim_json_requests(const fragsim_input *in)
                      json_integer(in->reqs[in->n - 1].arrival_ns - in->reqs[0].arrival_ns));
     fragsim_json_put(o, "prompt_tokens", dist_json(&in->prompt));
     fragsim_json_put(o, "output_tokens", dist_json(&in->output));
+    return o;
+}
+
+json_t *fragsim_json_forms(const pkv_sim_forms *f)
+{
+    json_t *o = json_object(), *max = json_object();
+    const bool any = f->n > 0;
+    fragsim_json_put(o, "n", json_integer(f->n));
+    fragsim_json_put(o, "mean_prompt_tokens", fragsim_json_real(any, f->mean_prompt));
+    fragsim_json_put(o, "mean_output_tokens", fragsim_json_real(any, f->mean_output));
+    fragsim_json_put(o, "output_bias", fragsim_json_real(any, f->output_bias));
+    fragsim_json_put(o, "live_tokens", fragsim_json_real(any, f->live_tokens));
+    fragsim_json_put(o, "live_final_tokens", fragsim_json_real(any, f->live_final));
+    fragsim_json_put(o, "max_batch_buddy", json_integer(f->max_batch_buddy));
+    fragsim_json_put(o, "max_batch_ideal", json_integer(f->max_batch_ideal));
+    fragsim_json_put(max, "token", fragsim_json_real(any, f->max_split.token));
+    fragsim_json_put(max, "reservation", fragsim_json_real(any, f->max_split.reservation));
+    fragsim_json_put(max, "internal", fragsim_json_real(any, f->max_split.internal));
+    fragsim_json_put(max, "external", fragsim_json_real(any, f->max_split.external));
+    fragsim_json_put(o, "max_split", max);
+    fragsim_json_put(o, "oracle_ideal_batch", fragsim_json_real(any, f->oracle_ideal_batch));
+    fragsim_json_put(o, "paged_batch", fragsim_json_real(any, f->paged_batch));
+    fragsim_json_put(o, "paged_internal", fragsim_json_real(any, f->paged_internal));
+    fragsim_json_put(o, "fork_saving", fragsim_json_real(any, f->fork_saving));
     return o;
 }
 

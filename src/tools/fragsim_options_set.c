@@ -127,10 +127,10 @@ bool fragsim_set_trace(fragsim_options *o, const fragsim_option *row, const char
 
 bool fragsim_set_format(fragsim_options *o, const fragsim_option *row, const char *v)
 {
-    static const char *const names[] = { "auto",     "azure",     "burstgpt",
-                                         "vidur",    "splitwise", "lengths",
-                                         "mooncake", "qwen",      "llmservingsim" };
-    const int k = pick(row, v, names, (int)(sizeof(names) / sizeof(names[0])));
+    const char *names[17] = { "auto" };
+    int n = 1;
+    for (; n < 17 && pkv_sim_trace_format(n - 1); n++) names[n] = pkv_sim_trace_format(n - 1);
+    const int k = pick(row, v, names, n);
     if (k < 0) return false;
     o->trace.format = k == 0 ? NULL : names[k];
     return true;
