@@ -57,11 +57,23 @@ static char *write_temporary(const char *target, const char *text)
     return NULL;
 }
 
-/* A link is followed: what it points to is replaced, and not the link. */
+/* One name per file, however it is written. A link is followed: what it points to is replaced, and
+ * not the link. NULL: errno says why there can be no such file. */
 static char *final_name(const char *path)
 {
     char *target = realpath(path, NULL);
-    return target || errno != ENOENT ? target : strdup(path);
+    if (target || errno != ENOENT) return target;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *whole = folder ? realpath(folder, NULL) : NULL;
+    const size_t cap = whole ? strlen(whole) + strlen(name) + 2 : 0;
+    if (whole) target = malloc(cap);
+    if (target) snprintf(target, cap, "%s/%s", whole, name);
+    const int why = errno;
+    free(folder);
+    free(whole);
+    errno = why;
+    return target;
 }
 
 static bool put_regular(fragsim_files *files, const char *path, const char *text)

@@ -1,0 +1,466 @@
+#!/usr/bin/env python3
+"""What pkv-fragsim writes for other programs: JSON against its schema, CSV against the JSON, series
+and events against the totals, sweeps against single runs; the same bytes on any number of threads;
+and files that appear all together or not at all. Prints TAP.
+
+usage: test_fragsim_outputs.py PROGRAM
+"""
+import csv
+import io
+import json
+import os
+import pathlib
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+
+import tap_main
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
+    f"{k / 5},{20 + k * 37 % 300},{1 + k * 53 % 200}\n" for k in range(150)) + "x,1,1\n"
+
+
+def run(*args, cwd=None, stdin="", stdout=subprocess.PIPE, before=None):
+    done = subprocess.run([PROGRAM, *map(str, args)], cwd=cwd, input=stdin.encode(), stdout=stdout,
+                          stderr=subprocess.PIPE, timeout=120, preexec_fn=before)
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+def good(*args, cwd=None, stdin=""):
+    code, out, err = run(*args, cwd=cwd, stdin=stdin)
+    expect(code == 0 and err == "", f"{args}: exit {code}, {err}")
+    return out
+
+
+def report(*args, cwd=None):
+    return json.loads(good(*args, "--json", "-", cwd=cwd))
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def refused(words, *args, cwd=None, stdin=""):
+    code, out, err = run(*args, cwd=cwd, stdin=stdin)
+    expect(code == 2 and words in err and err.count("\n") == 1 and out == "",
+           f"{args}: exit {code}, said {err!r}, expected {words!r}; printed {out[:80]!r}")
+
+
+def in_folder(test):
+    def wrapped():
+        with tempfile.TemporaryDirectory() as folder:
+            test(pathlib.Path(folder))
+    wrapped.__name__ = test.__name__
+    return wrapped
+
+
+# ---------------------------------------------------------------- JSON
+
+SCHEMA = json.loads((ROOT / "docs/fragsim.schema.json").read_text())
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
+         "boolean": bool, "null": type(None)}
+
+
+def has_type(value, name):
+    return isinstance(value, TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
+
+
+def check_schema(schema, value, path="$"):
+    """The part of JSON Schema that ours uses. Everything it does not know is an error."""
+    known = {"$ref", "type", "enum", "required", "properties", "additionalProperties", "items",
+             "description"}
+    expect(set(schema) <= known, f"{path}: unknown keywords {set(schema) - known}")
+    if "$ref" in schema:
+        return check_schema(SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, path)
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    expect(any(has_type(value, name) for name in types), f"{path}: {value!r} is not {types}")
+    expect("enum" not in schema or value in schema["enum"], f"{path}: {value!r} is not allowed")
+    if isinstance(value, dict):
+        missing = set(schema.get("required", ())) - set(value)
+        expect(not missing, f"{path}: {missing} missing")
+        for key, item in value.items():
+            below = schema.get("properties", {}).get(key, schema["additionalProperties"])
+            expect(below is not False, f"{path}.{key} is not in the schema")
+            check_schema(below, item, f"{path}.{key}")
+    if isinstance(value, list):
+        for k, item in enumerate(value):
+            check_schema(schema["items"], item, f"{path}[{k}]")
+    return None
+
+
+RUNS = (
+    (),
+    ("--policy", "paged", "--policy", "max:alloc=ideal", "--all-at-once"),
+    ("--lengths", "fixed:10,1"),
+    ("--policy", "paged", "--kv-tokens", "100000", "--request-rate", "0.01", "--window", "queued"),
+    ("--policy", "paged:block=8", "--max-model-len", "40", "--slo", "ttft=1,tpot=1ms"),
+    ("--arrival", "gamma", "--burstiness", "0.5", "--percentile-method", "nearest", "--check"),
+    ("--lengths", "gamma:50,2,60,1", "--model", "llama-3-8b", "--kv-memory", "1GiB"),
+)
+
+
+@in_folder
+def test_json_follows_its_schema(folder):
+    kinds = SCHEMA["$defs"]
+    for args in RUNS:
+        check_schema(kinds["run"], report("run", "--num-prompts", "200", *args))
+    (folder / "t.csv").write_text(TRACE)
+    check_schema(kinds["run"], report("run", "--trace", "t.csv", "--target-rate", "3", cwd=folder))
+    sweep = report("sweep", "--trace", "t.csv", "--target-rate", "3,4", "--policy", "paged",
+                   "--max-num-seqs", "4-8+2", cwd=folder)
+    check_schema(kinds["sweep"], sweep)
+    expect(len(sweep["points"]) == 6 and len(sweep["inputs"]) == 2 and len(sweep["knees"]) == 3, "sizes")
+    wrong = report("run", "--num-prompts", "5", "--policy", "max")
+    for spoil in (lambda r: r["policies"][0].pop("steps"), lambda r: r.update(more=1),
+                  lambda r: r["config"].update(kv_tokens=1.5), lambda r: r["config"].update(engine="x")):
+        spoilt = json.loads(json.dumps(wrong))
+        spoil(spoilt)
+        try:
+            check_schema(kinds["run"], spoilt)
+        except AssertionError:
+            continue
+        expect(False, "the schema lets a spoilt report pass")
+
+
+# Fields of the library's structs under other names in the JSON; the rest has its own, or loses "n_".
+RENAMED = {"shortage": "short", "rounding": "rounding", "norm_s": "normalized_s_per_token",
+           "sharing_saving": "saving", "waste_waited": "waited_share", "pool_tokens": "kv_tokens",
+           "watermark_ppm": "watermark", "step_base_ns": "base_ns", "step_per_seq_ns": "per_batch_ns",
+           "step_per_token_ns": "per_token_ns", "admit_skip": "admit", "slo_ttft_ns": "ttft_ns",
+           "slo_tpot_ns": "tpot_ns", "slo_norm_ns": "norm_ns", "percentile_nearest": "percentile_method",
+           "window": "window", "max_split": "max_split", "live_final": "live_final_tokens",
+           "mean_prompt": "mean_prompt_tokens", "mean_output": "mean_output_tokens",
+           "below_block": "below_block_tokens", "watermark": "of_which_watermark", "tail": "of_which_tail",
+           "cached": "of_which_cached", "dead": "of_which_dead"}
+NOT_VALUES = {"struct_size", "content", "observer", "log", "alloc", "progress_ctx", "ctx"}
+
+
+def struct_fields(header, name):
+    """Names of the members of a struct, in our layout of headers."""
+    body = re.search(r"typedef struct %s \{(.*?)\n\} %s;" % (name, name), header, re.S).group(1)
+    body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+    for statement in body.split(";"):
+        function = re.match(r"\s*void \(\*(\w+)\)", statement)
+        words = [function.group(1)] if function else statement.replace("*", " ").split(",")
+        for word in words:
+            if word.split():
+                yield word.split()[-1].strip()
+
+
+def keys_of(value):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from keys_of(item)
+
+
+def test_json_has_every_field():
+    header = "".join((ROOT / "include/pagedkv" / name).read_text() for name in ("sim.h", "sim_result.h"))
+    whole = report("run", "--num-prompts", "50", "--policy", "paged")
+    cases = {"pkv_sim_result": whole["policies"][0], "pkv_sim_split": whole["policies"][0]["split"],
+             "pkv_sim_hits": whole["policies"][0]["hits"], "pkv_sim_config": whole["config"],
+             "pkv_sim_dist": whole["policies"][0]["e2e_s"], "pkv_sim_forms": whole["closed_forms"]}
+    for struct, part in cases.items():
+        names = [n for n in struct_fields(header, struct) if n not in NOT_VALUES]
+        expect(len(names) > 5, f"{struct}: only {names}")
+        have = set(keys_of(part))
+        for name in names:
+            if struct == "pkv_sim_config" and name in ("policy", "progress"):
+                continue
+            wanted = RENAMED.get(name, name) if struct != "pkv_sim_result" or name != "window" else name
+            expect(wanted in have or wanted.removeprefix("n_") in have, f"{struct}.{name} is missing")
+
+
+# ---------------------------------------------------------------- CSV
+
+def flat(value, prefix=""):
+    """{column: text} of an object of the JSON, as the manual says."""
+    columns = {}
+    for key, item in value.items():
+        if isinstance(item, dict):
+            columns.update(flat(item, "" if key in ("split", "external_split") else f"{prefix}{key}_"))
+        elif not isinstance(item, list):
+            columns[prefix + key] = item
+    return columns
+
+
+def same(text, value):
+    if value is None or isinstance(value, bool):
+        return text == {None: "", True: "true", False: "false"}[value]
+    return text == value if isinstance(value, str) else float(text) == value
+
+
+def compare_row(row, policy, config):
+    want = flat(policy)
+    want.update((k, v) for k, v in flat({**config, "model": None}).items()
+                if k not in ("window", "model"))
+    if policy["split"] is None:
+        want.update((name, None) for name in "token reservation internal external rounding unusable short "
+                    "limited idle of_which_watermark of_which_tail of_which_cached of_which_dead "
+                    "logical".split())
+        del want["split"]
+    expect(set(row) == set(want), f"columns {set(row) ^ set(want)}")
+    for name, text in row.items():
+        expect(same(text, want[name]), f"{name}: {text!r} in CSV, {want[name]!r} in JSON")
+
+
+@in_folder
+def test_csv_agrees_with_json(folder):
+    headers = set()
+    for args in RUNS:
+        whole = json.loads(good("run", "--num-prompts", "200", *args, "--csv", "out.csv", "--json", "-",
+                                cwd=folder))
+        text = (folder / "out.csv").read_text()
+        rows = list(csv.DictReader(io.StringIO(text)))
+        headers.add(text.splitlines()[0])
+        expect(len(rows) == len(whole["policies"]), "a row per policy")
+        for row, policy in zip(rows, whole["policies"]):
+            compare_row(row, policy, whole["config"])
+    expect(len(headers) == 1, "the header depends on the run")
+
+
+# ---------------------------------------------------------------- what follows from others
+
+def close(got, want, what):
+    expect(abs(got - want) <= 1e-12 * abs(want), f"{what}: {got}, expected {want}")
+
+
+def test_quotients():
+    """Formulas of the manual, from the other fields of the report."""
+    whole = report("run", "--num-prompts", "300", "--model", "llama-3-8b", "--kv-tokens", "9000",
+                   "--all-at-once", "--max-num-seqs", "30", "--max-model-len", "1000")
+    c = whole["config"]
+    expect(c["kv_bytes_per_token"] == 32 * 8 * 128 * 2 * 2, "bytes of a token of llama-3-8b")
+    for p in whole["policies"]:
+        close(p["duration_s"], p["end_ns"] / 1e9, "duration from the first arrival, which is at 0")
+        close(p["requests_per_s"], p["finished"] * 1e9 / p["end_ns"], "requests per second")
+        close(p["tokens_per_s"], p["generated_tokens"] * 1e9 / p["end_ns"], "tokens per second")
+        close(p["preempted_share"], p["preempted_requests"] / p["requests"], "preempted")
+        close(p["preemptions_per_admission"], p["preemptions"] / p["admissions"], "preemptions")
+        close(p["recomputed_share"], p["recomputed_tokens"] / p["generated_tokens"], "recomputed")
+        waste = (1 - p["split"]["token"]) * c["kv_tokens"] * c["kv_bytes_per_token"] * p["window_ns"] / 1e9
+        close(p["waste"]["byte_s"], waste, "byte-seconds")
+        close(p["waste"]["byte_s_per_finished"], waste / p["finished"], "per request")
+        table = p["block_table"]
+        if p["block_tokens"] is None:
+            expect(all(v is None for v in table.values()), "a table without blocks")
+            continue
+        close(table["padded_bytes"], 30 * 63 * 4, "30 rows of ceil(1000 / 16) entries")
+        close(table["share_of_kv"], 4 / (16 * c["kv_bytes_per_token"]), "an entry over its block")
+        blocks = (p["split"]["token"] + p["split"]["internal"]) * c["kv_tokens"] / 16
+        close(table["mean_entries"], blocks, "blocks in use")
+        close(table["mean_bytes"], blocks * 4, "4 bytes each")
+
+
+# ---------------------------------------------------------------- sweep
+
+def options_at(place):
+    return [part for pair in place.items() for part in pair]
+
+
+@in_folder
+def test_sweep_is_its_single_runs(folder):
+    (folder / "t.csv").write_text(TRACE)
+    policies = ("--policy", "paged", "--policy", "oracle:best-fit", "--slo", "ttft=2")
+    cases = (
+        ("--num-prompts", "150", "--request-rate", "2,8,inf", "--block-tokens", "1-16*4"),
+        ("--num-prompts", "100-200+50", "--seed", "1,2", "--kv-tokens", "4000,9000"),
+        ("--trace", "t.csv", "--target-rate", "2,6", "--kv-memory", "2GiB,3GiB", "--max-model-len", "400"),
+        ("--num-prompts", "80", "--watermark", "0,0.05", "--max-num-seqs", "5,500", "--max-model-len",
+         "600,1200", "--prefill-rate", "1000,100000"),
+    )
+    for case in cases:
+        whole = json.loads(good("sweep", *case, *policies, "--json", "-", "--csv", "s.csv", cwd=folder))
+        rows = csv.DictReader((folder / "s.csv").read_text().splitlines())
+        axes = {axis["option"]: axis["values"] for axis in whole["axes"]}
+        n_points = 1
+        for values in axes.values():
+            n_points *= len(values)
+        expect(len(whole["points"]) == n_points, "the whole grid")
+        fixed = [arg for arg in zip(case[::2], case[1::2]) if arg[0] not in axes]
+        for point in whole["points"]:
+            single = report("run", *[part for arg in fixed for part in arg], *options_at(point["at"]),
+                            *policies, cwd=folder)
+            expect(point["policies"] == single["policies"], f"{point['at']}: policies")
+            expect(all(single["config"][k] == v for k, v in point["config"].items()), "configuration")
+            used = dict(whole["inputs"][point["input"]])
+            expect(used.pop("requests") == single["requests"], f"{point['at']}: requests")
+            expect(used == single["input"], f"{point['at']}: input")
+            for policy in point["policies"]:
+                row = next(rows)
+                for option, value in point["at"].items():
+                    expect(row.pop(option) == value, f"{option} in CSV")
+                compare_row(row, policy, point["config"])
+        expect(next(rows, None) is None, "more rows than points and policies")
+
+
+def test_knee():
+    """The highest rate at which latency stays within K times that of a closed loop of one client."""
+    args = ("--num-prompts", "300", "--policy", "max", "--policy", "paged")
+    rates = [0.25, 0.5, 1, 2, 4, 8]
+    for factor in (1.05, 2, 50, 0.5):
+        whole = report("sweep", *args, "--request-rate", "8,0.25-4*2,inf", "--knee", factor)
+        alone = report("run", *args, "--concurrency", "1")["policies"]
+        expect(whole["knee_factor"] == factor, "factor")
+        for k, knee in enumerate(whole["knees"]):
+            limit = factor * alone[k]["normalized_s_per_token"]["mean"]
+            expect(knee["alone_s_per_token"] == alone[k]["normalized_s_per_token"]["mean"], "alone")
+            latency = {float(p["at"]["--request-rate"]): p["policies"][k]["normalized_s_per_token"]["mean"]
+                       for p in whole["points"] if p["at"]["--request-rate"] != "inf"}
+            expect(sorted(latency) == rates, "rates")
+            within = [rate for rate in rates if latency[rate] <= limit]
+            expect(knee["requests_per_s"] == (max(within) if within else None), f"{factor}: {knee}, {latency}")
+            expect(knee["highest_tried"] == (bool(within) and max(within) == 8), f"{factor}: {knee}")
+    out = good("sweep", *args, "--request-rate", "0.25-8*2", "--max-num-seqs", "1,256")
+    expect(out.count("\nknee at max-num-seqs") == 4 and "2 times" in out, out)
+    expect("knee" not in good("sweep", *args, "--max-num-seqs", "1,256"), "no rate, no knee")
+
+
+def test_sweep_refuses():
+    small = ("sweep", "--num-prompts", "5")
+    refused("no option has several values", *small)
+    refused("no option has several values", *small, "--request-rate", "4")
+    refused("--knee needs several values of --request-rate", *small, "--seed", "1,2", "--knee", "3")
+    refused("simulations, at most 20000", *small, "--seed", "1-200+1", "--max-num-seqs", "1-200+1")
+    refused("stdin can be read only once", "sweep", "--trace", "-", "--target-rate", "1,2", stdin=TRACE)
+    refused("at most 4 options", *small, *[part for name in ("seed", "kv-tokens", "max-num-seqs",
+                                                             "max-model-len", "request-rate")
+                                           for part in ("--" + name, "1000,2000")])
+    refused("has no room for one block", *small, "--kv-tokens", "1000,10")
+    refused("--max-num-seqs: '0'", *small, "--max-num-seqs", "4,0")
+    code, _, err = run(*small, "--max-model-len", "2,3")
+    expect(code == 1 and "no request finished anywhere" in err, err)
+    good("sweep", "--trace", "-", "--all-at-once", "--max-num-seqs", "1,2", stdin=TRACE)
+
+
+# ---------------------------------------------------------------- the same bytes
+
+@in_folder
+def test_threads_change_nothing(folder):
+    commands = (
+        ("run", "--num-prompts", "300", "--json", "a", "--csv", "b"),
+        ("sweep", "--num-prompts", "100", "--request-rate", "1-8*2", "--block-tokens", "4,16", "--json", "a",
+         "--csv", "b"),
+    )
+    for command in commands:
+        seen = set()
+        for threads in (1, 2, 7, 1):
+            table = good(*command, "--threads", threads, cwd=folder)
+            texts = [path.read_text() for path in sorted(folder.iterdir())]
+            expect(len(texts) == command.count("a") + command.count("b"), "files")
+            texts = [re.sub(r'"repro_command": .*', "", text) for text in texts]
+            seen.add((table, *texts))
+        expect(len(seen) == 1, f"{command[0]}: the number of threads shows")
+
+
+def test_first_failure_is_told_once():
+    """Which simulation fails first by the clock must not show."""
+    seen = {run("run", "--num-prompts", "30000", "--policy", "paged", "--policy", "max", "--policy", "oracle",
+                "--all-at-once", "--step-time", "1000s+1000s*batch+1s*tokens", "--threads", threads)
+            for threads in (1, 2, 7)}
+    expect(len(seen) == 1, str(seen))
+    code, out, err = seen.pop()
+    expect(code == 2 and out == "" and err.startswith("pkv-fragsim: paged:block=16: ") and
+           err.count("\n") == 1, err)
+
+
+# ---------------------------------------------------------------- files
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def forbid_large_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+
+@in_folder
+def test_all_files_or_none(folder):
+    for small in (("run", "--num-prompts", "20"), ("sweep", "--num-prompts", "20", "--seed", "1,2")):
+        for one, other in (("--json", "--csv"), ("--csv", "--json")):
+            refused("none/x: cannot be written", *small, one, "a", other, "none/x", cwd=folder)
+            expect(names_in(folder) == [], f"{names_in(folder)} left behind")
+            if os.path.exists("/dev/full"):
+                refused("/dev/full: writing failed", *small, one, "a", other, "/dev/full", cwd=folder)
+                expect(names_in(folder) == [], f"{names_in(folder)} left behind")
+        refused("both are written to 'a'", *small, "--json", "a", "--csv", "a", cwd=folder)
+        refused("two outputs for one file", *small, "--json", "a", "--csv", "./a", cwd=folder)
+        if os.path.exists("/dev/full"):
+            for args in (("--json", "a"), ("--json", "a", "--csv", "-")):
+                with open("/dev/full", "w") as full:
+                    code, _, err = run(*small, *args, cwd=folder, stdout=full)
+                expect(code == 2 and "stdout: writing failed" in err, f"a full disk under stdout: {err}")
+        code, _, err = run(*small, "--csv", "b", "--json", "a", cwd=folder, before=forbid_large_files)
+        expect(code == 2 and "cannot be written: File too large" in err, "a disk that fills up")
+        expect(names_in(folder) == [], f"{names_in(folder)} left behind")
+
+
+@in_folder
+def test_files_replace_what_was_there(folder):
+    small = ("run", "--num-prompts", "20", "--quiet")
+    (folder / "real").write_text("old")
+    (folder / "link").symlink_to("real")
+    refused("none/x: cannot be written", *small, "--json", "link", "--csv", "none/x", cwd=folder)
+    expect((folder / "real").read_text() == "old", "a failed run touched what was there")
+    expect(good(*small, "--json", "link", "--csv", "new", cwd=folder) == "", "--quiet")
+    expect((folder / "link").is_symlink() and json.loads((folder / "real").read_text()), "the link's target")
+    expect(names_in(folder) == ["link", "new", "real"], f"{names_in(folder)} left behind")
+    expect((folder / "new").stat().st_mode & 0o777 == 0o666 & ~current_mask(), "the usual mode")
+    expect(good(*small, "--csv", "-").startswith("policy,"), "CSV on stdout")
+    with open(folder / "into", "w") as into:
+        run(*small, "--json", "/dev/stdout", stdout=into)
+    json.loads((folder / "into").read_text())
+
+
+def current_mask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---------------------------------------------------------------- progress
+
+def on_terminal(*args):
+    """stderr of a run whose stderr is a terminal."""
+    master, slave = pty.openpty()
+    with subprocess.Popen([PROGRAM, *args], stdout=subprocess.DEVNULL, stderr=slave) as program:
+        os.close(slave)
+        said = b""
+        while True:
+            try:
+                chunk = os.read(master, 4096)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not chunk:
+                break
+            said += chunk
+        code = program.wait(timeout=60)
+    os.close(master)
+    return code, said.decode()
+
+
+def test_progress_only_on_terminals():
+    for command in (("run", "--num-prompts", "2000"), ("sweep", "--num-prompts", "500", "--seed", "1,2")):
+        total = 12000 if command[0] == "run" else 6000
+        code, said = on_terminal(*command)
+        expect(code == 0 and re.search(r"\r\x1b\[K\d+ % of \d+ requests", said), f"nothing shown: {said!r}")
+        expect(f" % of {total} requests" in said, said)
+        expect(said.endswith("\r\x1b[K"), "the line stays")
+        expect(on_terminal(*command, "--quiet") == (0, ""), "--quiet")
+        expect(run(*command)[2] == "", "progress into a pipe")
+        code, out, err = run(*command, "--progress")
+        expect(code == 0 and re.fullmatch(r"(\d+ % of \d+ requests(, \d+ requests/s, \d+ s left)?\n)+", err),
+               f"--progress said {err!r}")
+        expect(out == run(*command)[1].replace("", ""), "progress changes the output")
+
+
+if __name__ == "__main__":
+    sys.exit(tap_main.run_tests(globals()))
