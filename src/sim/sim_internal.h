@@ -244,23 +244,6 @@ void pkv__sim_refusals_result(const pkv__sim_refusals *refusals, pkv_sim_result 
 /* PKV__PART_SCATTER_PPM of an allocator: 0 where places do not matter. */
 int64_t pkv__sim_scatter_ppm(const pkv__sim_addr_ops *ops, const void *addr);
 
-/* ---------------------------------------------------------------- the counter model */
-
-/* Two counters and an array: what a block manager without sharing must answer. */
-typedef struct pkv__sim_shadow {
-    int32_t block_tokens;
-    int64_t n_free, n_used;
-    int32_t *blocks; /* [n] of each request; owned */
-    int64_t n;
-    pkv_allocator alloc;
-} pkv__sim_shadow;
-
-pkv_status pkv__sim_shadow_init(pkv__sim_shadow *shadow, int64_t usable_blocks,
-                                int32_t block_tokens, int64_t n, const pkv_allocator *alloc);
-void pkv__sim_shadow_deinit(pkv__sim_shadow *shadow);
-/* Request r now has room for n_tokens tokens; 0: it is closed. */
-void pkv__sim_shadow_set(pkv__sim_shadow *shadow, int64_t r, int32_t n_tokens);
-
 /* ---------------------------------------------------------------- next events */
 
 /* Binary heap of requests by (step of their next event, order), with removal of any. */

@@ -1,6 +1,7 @@
 /* The parts of the simulator one by one: heap, percentiles, the split of a chunk, integrals over a
  * leap. */
 #include "common/philox.h"
+#include "sim/shadow_model.h"
 #include "sim/sim_internal.h"
 
 #include <math.h>
@@ -40,13 +41,13 @@ static void test_figure_3(void **state)
 
     /* Paged, 4 tokens per block: A has 3 blocks after its next append, B has 2. */
     pkv__sim_shadow shadow;
-    assert_int_equal(pkv__sim_shadow_init(&shadow, 640, 4, 2, &no_hook), PKV_OK);
-    pkv__sim_shadow_set(&shadow, 0, 8 + 1);
-    pkv__sim_shadow_set(&shadow, 1, 4 + 1);
-    assert_int_equal(shadow.blocks[0], 3);
-    assert_int_equal(shadow.blocks[1], 2);
+    assert_int_equal(pkv__shadow_init(&shadow, 640, 4, 2, 512, false, &no_hook), PKV_OK);
+    assert_int_equal(pkv__shadow_open(&shadow, 0, NULL, 0, 8 + 1), 0);
+    assert_int_equal(pkv__shadow_open(&shadow, 1, NULL, 0, 4 + 1), 0);
+    assert_int_equal(shadow.seqs[0].len, 3);
+    assert_int_equal(shadow.seqs[1].len, 2);
     assert_int_equal(shadow.n_free, 635);
-    pkv__sim_shadow_deinit(&shadow);
+    pkv__shadow_deinit(&shadow);
 }
 
 /* Rounding of a chunk is external: 100 asked, 128 granted, 90 final, 40 resident. */
