@@ -1,6 +1,6 @@
 /* The paged policies inside: state and the parts it is cut into.
  *
- *   request --place--> paged_run: its sequences, one per output   policy_paged.c
+ *   request --place--> pkv__paged_run: its sequences, one per output   policy_paged.c
  *                        |-- token ids of prompt and outputs      paged_content.c
  *                        |-- fork, beams                          paged_group.c
  *                        '-- swap space                           paged_swap.c
@@ -21,14 +21,14 @@
 #include "sim/shadow_model.h"
 #include "sim/sim_internal.h"
 
-enum { PAGED_MAX_SEQS = 64 }; /* of one request */
+enum { PKV__PAGED_MAX_SEQS = 64 }; /* of one request */
 
-typedef struct paged_seq {
+typedef struct pkv__paged_seq {
     pkv_seq seq;
     int32_t shadow; /* its number in the model; moves with the handle */
-} paged_seq;
+} pkv__paged_seq;
 
-typedef struct paged_run {
+typedef struct pkv__paged_run {
     int64_t r; /* -1: the place is free */
     bool suspended;
     int32_t n_open;              /* sequences: all, or one of a group before its first token, or 0
@@ -38,17 +38,17 @@ typedef struct paged_run {
     int32_t n_host;              /* in the swap space */
     int32_t drawn;               /* beams: resident tokens at which they were drawn, 0: never */
     int64_t unshared;            /* slots that its rows would take without sharing */
-} paged_run;
+} pkv__paged_run;
 
 /* What a request would need was looked up last. */
-typedef struct paged_memo {
+typedef struct pkv__paged_memo {
     int64_t r;
     int32_t u;
     int64_t version; /* of everything */
     int64_t claims;  /* of what can only make more content known */
     int32_t n_need;  /* blocks: to be taken, and unreferenced ones to be claimed */
     int32_t cached;  /* tokens found */
-} paged_memo;
+} pkv__paged_memo;
 
 typedef struct pkv__paged {
     const pkv_sim_config *cfg;
@@ -64,15 +64,15 @@ typedef struct pkv__paged {
     int32_t n_free, n_cached, n_active; /* as the manager says */
     int32_t n_host_blocks;              /* 0: no swap space */
 
-    int32_t *place_of; /* [n] -1: none */
-    paged_run *runs;   /* [n_places] */
-    paged_seq *seqs;   /* [n_places][n_seqs] */
+    int32_t *place_of;    /* [n] -1: none */
+    pkv__paged_run *runs; /* [n_places] */
+    pkv__paged_seq *seqs; /* [n_places][n_seqs] */
     int32_t *free_places;
     int32_t n_places, n_free_places, n_running, n_suspended;
     int64_t unshared; /* of all that run */
 
-    int64_t version, claims;    /* see paged_memo */
-    paged_memo *memo;           /* scratch */
+    int64_t version, claims;    /* see pkv__paged_memo */
+    pkv__paged_memo *memo;      /* scratch */
     int32_t *ids;               /* [longest] scratch, with prefix */
     int32_t *found;             /* [n] prompt tokens found at the first admission, -1: not yet */
     pkv_swap_copy *swap_copies; /* [swap_cap] scratch */
@@ -97,11 +97,11 @@ void pkv__paged_hits(const pkv__paged *p, pkv_sim_hits *out);
 
 /* ---------------------------------------------------------------- policy_paged.c */
 
-static inline paged_run *pkv__paged_run_of(const pkv__paged *p, int64_t r)
+static inline pkv__paged_run *pkv__paged_run_of(const pkv__paged *p, int64_t r)
 {
     return p->place_of[r] < 0 ? NULL : &p->runs[p->place_of[r]];
 }
-static inline paged_seq *pkv__paged_seqs_of(const pkv__paged *p, const paged_run *run)
+static inline pkv__paged_seq *pkv__paged_seqs_of(const pkv__paged *p, const pkv__paged_run *run)
 {
     return p->seqs + (size_t)(run - p->runs) * (size_t)p->n_seqs;
 }
@@ -112,16 +112,16 @@ static inline int32_t pkv__paged_room(const pkv__paged *p)
 /* Read the counts after a change; returns by how much the blocks in use have become more. */
 int32_t pkv__paged_refresh(pkv__paged *p);
 /* Commit up to u tokens in every open sequence. */
-pkv_status pkv__paged_commit(pkv__paged *p, paged_run *run, int32_t u);
-pkv_status pkv__paged_commit_one(pkv__paged *p, const paged_run *run, int32_t k, int32_t from,
+pkv_status pkv__paged_commit(pkv__paged *p, pkv__paged_run *run, int32_t u);
+pkv_status pkv__paged_commit_one(pkv__paged *p, const pkv__paged_run *run, int32_t k, int32_t from,
                                  int32_t u);
 /* Room up to the end of the block that token u + 1 falls into, in all sequences or none. */
-pkv_status pkv__paged_reserve(pkv__paged *p, paged_run *run, int32_t u);
+pkv_status pkv__paged_reserve(pkv__paged *p, pkv__paged_run *run, int32_t u);
 /* Set what the rows would take unshared. */
-void pkv__paged_recount(pkv__paged *p, paged_run *run);
-pkv_status pkv__paged_close(pkv__paged *p, paged_run *run);
+void pkv__paged_recount(pkv__paged *p, pkv__paged_run *run);
+pkv_status pkv__paged_close(pkv__paged *p, pkv__paged_run *run);
 /* Sequences into `run`, with room for u tokens; *cached of them were found. */
-pkv_status pkv__paged_start(pkv__paged *p, paged_run *run, int32_t u, int32_t keep,
+pkv_status pkv__paged_start(pkv__paged *p, pkv__paged_run *run, int32_t u, int32_t keep,
                             int32_t *cached);
 /* Blocks that u tokens of each sequence of r take, prompt shared. */
 int32_t pkv__paged_blocks(const pkv__paged *p, int64_t r, int32_t u);
@@ -133,9 +133,9 @@ int32_t pkv__paged_max_found(const pkv__paged *p, int64_t r, int32_t u);
 /* ---------------------------------------------------------------- paged_group.c */
 
 /* The prompt's full blocks are open and committed in the first sequence: make it n_seqs ones. */
-pkv_status pkv__paged_fork_all(pkv__paged *p, paged_run *run);
+pkv_status pkv__paged_fork_all(pkv__paged *p, pkv__paged_run *run);
 /* Beams continue themselves or others. */
-pkv_status pkv__paged_switch_beams(pkv__paged *p, paged_run *run, int32_t u);
+pkv_status pkv__paged_switch_beams(pkv__paged *p, pkv__paged_run *run, int32_t u);
 
 /* ---------------------------------------------------------------- paged_swap.c */
 

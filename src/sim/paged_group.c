@@ -12,10 +12,10 @@
 
 #define ONE_PPM 1000000u
 
-pkv_status pkv__paged_fork_all(pkv__paged *p, paged_run *run)
+pkv_status pkv__paged_fork_all(pkv__paged *p, pkv__paged_run *run)
 {
-    paged_seq *seqs = pkv__paged_seqs_of(p, run);
-    pkv_seq children[PAGED_MAX_SEQS];
+    pkv__paged_seq *seqs = pkv__paged_seqs_of(p, run);
+    pkv_seq children[PKV__PAGED_MAX_SEQS];
     const pkv_status status = pkv_seq_fork(p->mgr, seqs[0].seq, children, p->n_seqs - 1);
     if (status != PKV_OK) return status;
     for (int32_t k = 1; k < p->n_seqs; k++) {
@@ -30,7 +30,8 @@ pkv_status pkv__paged_fork_all(pkv__paged *p, paged_run *run)
 
 /* parents[k]: which beam of the step before beam k continues. The draws of a step depend on
  * request and step alone, so a request that is computed again draws the same. */
-static void draw_parents(const pkv__paged *p, const paged_run *run, int32_t u, int32_t *parents)
+static void draw_parents(const pkv__paged *p, const pkv__paged_run *run, int32_t u,
+                         int32_t *parents)
 {
     pkv__rng rng;
     pkv__rng_init(&rng, p->cfg->seed, PKV__STREAM_BEAM, (uint32_t)run->r);
@@ -44,11 +45,11 @@ static void draw_parents(const pkv__paged *p, const paged_run *run, int32_t u, i
 }
 
 /* Close the beams that nobody continues; free_shadows[] are their numbers in the model. */
-static pkv_status close_losers(pkv__paged *p, const paged_run *run, const int32_t *parents,
+static pkv_status close_losers(pkv__paged *p, const pkv__paged_run *run, const int32_t *parents,
                                int32_t *free_shadows)
 {
-    const paged_seq *seqs = pkv__paged_seqs_of(p, run);
-    bool goes_on[PAGED_MAX_SEQS] = { false };
+    const pkv__paged_seq *seqs = pkv__paged_seqs_of(p, run);
+    bool goes_on[PKV__PAGED_MAX_SEQS] = { false };
     int32_t n_closed = 0;
     for (int32_t k = 0; k < p->n_seqs; k++) goes_on[parents[k]] = true;
     for (int32_t j = 0; j < p->n_seqs; j++) {
@@ -63,10 +64,10 @@ static pkv_status close_losers(pkv__paged *p, const paged_run *run, const int32_
 
 /* A beam keeps its own sequence, or is the first to take over its parent's; next[] are those. The
  * others are left to be forked. */
-static void hand_over(const paged_seq *seqs, const int32_t *parents, int32_t n, paged_seq *next,
-                      bool *done)
+static void hand_over(const pkv__paged_seq *seqs, const int32_t *parents, int32_t n,
+                      pkv__paged_seq *next, bool *done)
 {
-    bool given[PAGED_MAX_SEQS] = { false };
+    bool given[PKV__PAGED_MAX_SEQS] = { false };
     for (int32_t k = 0; k < n; k++) {
         done[k] = given[k] = parents[k] == k;
         if (done[k]) next[k] = seqs[k];
@@ -78,11 +79,11 @@ static void hand_over(const paged_seq *seqs, const int32_t *parents, int32_t n, 
     }
 }
 
-pkv_status pkv__paged_switch_beams(pkv__paged *p, paged_run *run, int32_t u)
+pkv_status pkv__paged_switch_beams(pkv__paged *p, pkv__paged_run *run, int32_t u)
 {
-    paged_seq *seqs = pkv__paged_seqs_of(p, run), next[PAGED_MAX_SEQS];
-    int32_t parents[PAGED_MAX_SEQS], free_shadows[PAGED_MAX_SEQS], n_forked = 0;
-    bool done[PAGED_MAX_SEQS];
+    pkv__paged_seq *seqs = pkv__paged_seqs_of(p, run), next[PKV__PAGED_MAX_SEQS];
+    int32_t parents[PKV__PAGED_MAX_SEQS], free_shadows[PKV__PAGED_MAX_SEQS], n_forked = 0;
+    bool done[PKV__PAGED_MAX_SEQS];
     pkv_status status = pkv__paged_commit(p, run, u);
     if (status != PKV_OK) return status;
     draw_parents(p, run, u, parents);
@@ -91,7 +92,7 @@ pkv_status pkv__paged_switch_beams(pkv__paged *p, paged_run *run, int32_t u)
     hand_over(seqs, parents, p->n_seqs, next, done);
     for (int32_t k = 0; k < p->n_seqs; k++) {
         if (done[k]) continue;
-        const paged_seq *parent = &seqs[parents[k]];
+        const pkv__paged_seq *parent = &seqs[parents[k]];
         status = pkv_seq_fork(p->mgr, parent->seq, &next[k].seq, 1);
         if (status != PKV_OK) return status;
         next[k].shadow = free_shadows[n_forked++];

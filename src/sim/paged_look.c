@@ -44,7 +44,7 @@ bool pkv__paged_map(const void *self, const pkv__sim_held *running, int32_t n, p
     memset(p->seen, 0, (size_t)p->usable + 1);
     const int64_t pool = p->cfg->pool_tokens, width = p->block_tokens;
     for (int32_t i = 0; i < n; i++) {
-        const paged_run *run = pkv__paged_run_of(p, running[i].r);
+        const pkv__paged_run *run = pkv__paged_run_of(p, running[i].r);
         for (int32_t k = 0; k < run->n_open; k++) {
             const int32_t *ids;
             int32_t n_ids;
@@ -69,10 +69,10 @@ bool pkv__paged_map(const void *self, const pkv__sim_held *running, int32_t n, p
 /* The manager's own checker looks at every block where that is quick, else at the sums. */
 enum { SMALL_POOL = 256 };
 
-static pkv_status check_rows(const pkv__paged *p, const paged_run *run)
+static pkv_status check_rows(const pkv__paged *p, const pkv__paged_run *run)
 {
     for (int32_t k = 0; k < run->n_open; k++) {
-        const paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
+        const pkv__paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
         const int32_t *ids;
         int32_t n_ids;
         const pkv_status status = pkv_seq_row(p->mgr, s->seq, 0, &ids, &n_ids);

@@ -12,12 +12,12 @@ typedef pkv_status (*swap_call)(pkv_blockmgr *mgr, const pkv_seq *seqs, int32_t 
 
 /* The open sequences in order of their rows, as the manager wants them: it is the order in which
  * their blocks are released. shadows[] are their numbers in the model. */
-static pkv_status in_row_order(const pkv__paged *p, const paged_run *run, pkv_seq *seqs,
+static pkv_status in_row_order(const pkv__paged *p, const pkv__paged_run *run, pkv_seq *seqs,
                                int32_t *shadows)
 {
-    int32_t rows[PAGED_MAX_SEQS];
+    int32_t rows[PKV__PAGED_MAX_SEQS];
     for (int32_t k = 0; k < run->n_open; k++) {
-        const paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
+        const pkv__paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
         pkv_seq_info_t info = PKV_SEQ_INFO_INIT;
         const pkv_status status = pkv_seq_info(p->mgr, s->seq, &info);
         if (status != PKV_OK) return status;
@@ -50,8 +50,8 @@ static pkv_status move_now(pkv__paged *p, swap_call call, const pkv_seq *seqs, i
     return pkv_blockmgr_poll(p->mgr, 0, &done, 1, &n_done);
 }
 
-static pkv_status differs(const pkv__paged *p, const paged_run *run, const char *what, int32_t got,
-                          int32_t want)
+static pkv_status differs(const pkv__paged *p, const pkv__paged_run *run, const char *what,
+                          int32_t got, int32_t want)
 {
     if (got == want) return PKV_OK;
     return pkv__refuse(&p->cfg->log, PKV_E_CORRUPT,
@@ -62,10 +62,10 @@ static pkv_status differs(const pkv__paged *p, const paged_run *run, const char 
 pkv_status pkv__paged_suspend(void *self, int64_t r, int32_t u)
 {
     pkv__paged *p = self;
-    paged_run *run = pkv__paged_run_of(p, r);
+    pkv__paged_run *run = pkv__paged_run_of(p, r);
     if (p->n_host_blocks == 0) return PKV_E_NO_BLOCKS;
-    pkv_seq seqs[PAGED_MAX_SEQS];
-    int32_t shadows[PAGED_MAX_SEQS], n_moved;
+    pkv_seq seqs[PKV__PAGED_MAX_SEQS];
+    int32_t shadows[PKV__PAGED_MAX_SEQS], n_moved;
     pkv_status status = pkv__paged_commit(p, run, u);
     if (status == PKV_OK) status = in_row_order(p, run, seqs, shadows);
     if (status == PKV_OK) status = move_now(p, pkv_seqs_suspend, seqs, run->n_open, &n_moved);
@@ -84,10 +84,10 @@ pkv_status pkv__paged_suspend(void *self, int64_t r, int32_t u)
 }
 
 /* Bring back what is in the swap space. */
-static pkv_status bring_back(pkv__paged *p, paged_run *run)
+static pkv_status bring_back(pkv__paged *p, pkv__paged_run *run)
 {
-    pkv_seq seqs[PAGED_MAX_SEQS];
-    int32_t shadows[PAGED_MAX_SEQS], n_moved;
+    pkv_seq seqs[PKV__PAGED_MAX_SEQS];
+    int32_t shadows[PKV__PAGED_MAX_SEQS], n_moved;
     pkv_status status = in_row_order(p, run, seqs, shadows);
     if (status == PKV_OK) status = move_now(p, pkv_seqs_resume, seqs, run->n_open, &n_moved);
     if (status != PKV_OK) return status;
@@ -105,7 +105,7 @@ static pkv_status bring_back(pkv__paged *p, paged_run *run)
 pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empty)
 {
     pkv__paged *p = self;
-    paged_run *run = pkv__paged_run_of(p, r);
+    pkv__paged_run *run = pkv__paged_run_of(p, r);
     const int32_t keep = pool_is_empty ? 0 : p->watermark;
     pkv_status status = PKV_OK;
     if (run->n_open == 0) {
@@ -131,9 +131,9 @@ pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empt
 
 pkv_status pkv__paged_give_up(pkv__paged *p, int64_t spared)
 {
-    paged_run *latest = NULL;
+    pkv__paged_run *latest = NULL;
     for (int32_t k = 0; k < p->n_places; k++) {
-        paged_run *run = &p->runs[k];
+        pkv__paged_run *run = &p->runs[k];
         if (run->r < 0 || run->r == spared || !run->suspended || run->n_blocks == 0) continue;
         if (!latest || run->r > latest->r) latest = run;
     }

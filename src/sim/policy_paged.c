@@ -100,13 +100,13 @@ static pkv_status make_arrays(pkv__paged *p)
     for (int64_t r = 0; r < p->n; r++) p->place_of[r] = -1;
     for (int64_t r = 0; p->found && r < p->n; r++) p->found[r] = -1;
     for (int32_t k = 0; k < p->n_places; k++) {
-        p->runs[k] = (paged_run){ .r = -1 };
+        p->runs[k] = (pkv__paged_run){ .r = -1 };
         p->free_places[k] = p->n_places - 1 - k;
         for (int32_t j = 0; j < p->n_seqs; j++)
-            p->seqs[k * p->n_seqs + j] = (paged_seq){ .shadow = k * p->n_seqs + j };
+            p->seqs[k * p->n_seqs + j] = (pkv__paged_seq){ .shadow = k * p->n_seqs + j };
     }
     p->n_free_places = p->n_places;
-    *p->memo = (paged_memo){ .r = -1 };
+    *p->memo = (pkv__paged_memo){ .r = -1 };
     return PKV_OK;
 }
 
@@ -149,11 +149,11 @@ static pkv_status paged_create(const pkv_sim_config *cfg, const pkv_sim_request 
                        .swap = cfg->policy.swap,
                        .n_seqs = pkv__sim_n_seqs(&cfg->policy),
                        .block_tokens = cfg->policy.block_tokens };
-    if (p->n_seqs < 1 || p->n_seqs > PAGED_MAX_SEQS) {
+    if (p->n_seqs < 1 || p->n_seqs > PKV__PAGED_MAX_SEQS) {
         pkv__free(&cfg->alloc, p, sizeof(*p));
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "policy: %d sequences per request, expected 1 .. %d",
-                           pkv__sim_n_seqs(&cfg->policy), PAGED_MAX_SEQS);
+                           pkv__sim_n_seqs(&cfg->policy), PKV__PAGED_MAX_SEQS);
     }
     p->usable = cfg->pool_tokens / p->block_tokens;
     p->watermark = (int32_t)((int64_t)p->usable * cfg->watermark_ppm / 1000000);
@@ -188,10 +188,10 @@ int32_t pkv__paged_refresh(pkv__paged *p)
     return more;
 }
 
-pkv_status pkv__paged_commit_one(pkv__paged *p, const paged_run *run, int32_t k, int32_t from,
+pkv_status pkv__paged_commit_one(pkv__paged *p, const pkv__paged_run *run, int32_t k, int32_t from,
                                  int32_t u)
 {
-    const paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
+    const pkv__paged_seq *s = &pkv__paged_seqs_of(p, run)[k];
     if (p->prefix) pkv__paged_fill_ids(p, run->r, k, from, u, p->ids);
     const pkv_tokens tokens = { p->ids, u - from, NULL, 0 };
     const pkv_step none = PKV_STEP_NONE;
@@ -200,7 +200,7 @@ pkv_status pkv__paged_commit_one(pkv__paged *p, const paged_run *run, int32_t k,
     return pkv__shadow_commit(&p->shadow, s->shadow, p->ids, u - from);
 }
 
-pkv_status pkv__paged_commit(pkv__paged *p, paged_run *run, int32_t u)
+pkv_status pkv__paged_commit(pkv__paged *p, pkv__paged_run *run, int32_t u)
 {
     for (int32_t k = 0; k < run->n_open && u > run->committed; k++) {
         const pkv_status status = pkv__paged_commit_one(p, run, k, run->committed, u);
@@ -210,7 +210,7 @@ pkv_status pkv__paged_commit(pkv__paged *p, paged_run *run, int32_t u)
     return PKV_OK;
 }
 
-void pkv__paged_recount(pkv__paged *p, paged_run *run)
+void pkv__paged_recount(pkv__paged *p, pkv__paged_run *run)
 {
     int64_t unshared = 0;
     if (run->n_open > 0 && !run->suspended) {
@@ -224,18 +224,18 @@ void pkv__paged_recount(pkv__paged *p, paged_run *run)
     run->unshared = unshared;
 }
 
-pkv_status pkv__paged_reserve(pkv__paged *p, paged_run *run, int32_t u)
+pkv_status pkv__paged_reserve(pkv__paged *p, pkv__paged_run *run, int32_t u)
 {
-    const paged_seq *seqs = pkv__paged_seqs_of(p, run);
+    const pkv__paged_seq *seqs = pkv__paged_seqs_of(p, run);
     const int32_t upto = (u / p->block_tokens + 1) * p->block_tokens;
-    pkv_reserve_req requests[PAGED_MAX_SEQS];
-    pkv_block_copy copies[PAGED_MAX_SEQS];
-    int32_t shadows[PAGED_MAX_SEQS];
+    pkv_reserve_req requests[PKV__PAGED_MAX_SEQS];
+    pkv_block_copy copies[PKV__PAGED_MAX_SEQS];
+    int32_t shadows[PKV__PAGED_MAX_SEQS];
     for (int32_t k = 0; k < run->n_open; k++)
         requests[k] = (pkv_reserve_req){ seqs[k].seq, upto - run->committed };
     pkv_block_work work = PKV_BLOCK_WORK_INIT;
     work.copy = copies;
-    work.copy_cap = PAGED_MAX_SEQS;
+    work.copy_cap = PKV__PAGED_MAX_SEQS;
     p->mute = true;
     const pkv_status status = pkv_seq_reserve(p->mgr, requests, run->n_open, &work);
     p->mute = false;
@@ -252,9 +252,9 @@ pkv_status pkv__paged_reserve(pkv__paged *p, paged_run *run, int32_t u)
                        (long long)run->r, work.n_copy, copied);
 }
 
-pkv_status pkv__paged_close(pkv__paged *p, paged_run *run)
+pkv_status pkv__paged_close(pkv__paged *p, pkv__paged_run *run)
 {
-    const paged_seq *seqs = pkv__paged_seqs_of(p, run);
+    const pkv__paged_seq *seqs = pkv__paged_seqs_of(p, run);
     for (int32_t k = 0; k < run->n_open; k++) {
         const pkv_status status = pkv_seq_close(p->mgr, seqs[k].seq);
         if (status != PKV_OK) return status;
@@ -294,7 +294,7 @@ int32_t pkv__paged_max_found(const pkv__paged *p, int64_t r, int32_t u)
 /* Look it up, unless nothing has changed since the last time. */
 static void look_up(const pkv__paged *p, int64_t r, int32_t u)
 {
-    paged_memo *memo = p->memo;
+    pkv__paged_memo *memo = p->memo;
     if (memo->r == r && memo->u == u && memo->version == p->version) return;
     const int32_t most = pkv__paged_max_found(p, r, u);
     pkv_match match = PKV_MATCH_INIT;
@@ -304,7 +304,7 @@ static void look_up(const pkv__paged *p, int64_t r, int32_t u)
         const pkv_ns default_ns = { 0 };
         if (pkv_blockmgr_probe(p->mgr, default_ns, &tokens, &match) != PKV_OK) match.claimed = 0;
     }
-    *memo = (paged_memo){ .r = r, .u = u, .version = p->version, .claims = p->claims };
+    *memo = (pkv__paged_memo){ .r = r, .u = u, .version = p->version, .claims = p->claims };
     memo->cached = match.claimed;
     memo->n_need =
         pkv__paged_blocks(p, r, u) - match.claimed / p->block_tokens + match.claimed_cached;
@@ -321,7 +321,7 @@ int32_t pkv__paged_need_blocks(const pkv__paged *p, int64_t r, int32_t u)
  * found is the worst, and while nobody else is admitted a request never comes to need less. */
 static bool has_room(const pkv__paged *p, int64_t r, int32_t u, int32_t keep)
 {
-    const paged_memo *memo = p->memo;
+    const pkv__paged_memo *memo = p->memo;
     const int32_t room = pkv__paged_room(p) - keep;
     if (pkv__paged_blocks(p, r, u) <= room) return true;
     if (!p->prefix || room < 1) return false;
@@ -341,7 +341,7 @@ static int32_t paged_probe(const void *self, int64_t r, int32_t u)
 static int64_t paged_need(const void *self, int64_t r, int32_t u)
 {
     const pkv__paged *p = self;
-    const paged_run *run = pkv__paged_run_of(p, r);
+    const pkv__paged_run *run = pkv__paged_run_of(p, r);
     const int64_t watermark = p->watermark;
     int64_t n_blocks;
     if (run && run->suspended && run->n_open > 0) n_blocks = run->n_host;
@@ -352,10 +352,10 @@ static int64_t paged_need(const void *self, int64_t r, int32_t u)
 /* ---------------------------------------------------------------- admit, grow, release */
 
 /* The first sequence, with room for `upto` tokens, and what is found of its first `most`. */
-static pkv_status open_first(pkv__paged *p, paged_run *run, int32_t most, int32_t upto,
+static pkv_status open_first(pkv__paged *p, pkv__paged_run *run, int32_t most, int32_t upto,
                              int32_t *cached)
 {
-    paged_seq *s = pkv__paged_seqs_of(p, run);
+    pkv__paged_seq *s = pkv__paged_seqs_of(p, run);
     const pkv_ns default_ns = { 0 };
     if (p->prefix) pkv__paged_fill_ids(p, run->r, 0, 0, most, p->ids);
     const pkv_tokens tokens = { p->ids, most, NULL, 0 };
@@ -383,7 +383,7 @@ static pkv_status open_first(pkv__paged *p, paged_run *run, int32_t most, int32_
 }
 
 /* All sequences of a group that has generated already. */
-static pkv_status start_group(pkv__paged *p, paged_run *run, int32_t u, int32_t *cached)
+static pkv_status start_group(pkv__paged *p, pkv__paged_run *run, int32_t u, int32_t *cached)
 {
     const int32_t shared = pkv__paged_max_found(p, run->r, u);
     const int32_t base = p->reqs[run->r].prompt_tokens / p->block_tokens * p->block_tokens;
@@ -395,7 +395,8 @@ static pkv_status start_group(pkv__paged *p, paged_run *run, int32_t u, int32_t 
     return status;
 }
 
-pkv_status pkv__paged_start(pkv__paged *p, paged_run *run, int32_t u, int32_t keep, int32_t *cached)
+pkv_status pkv__paged_start(pkv__paged *p, pkv__paged_run *run, int32_t u, int32_t keep,
+                            int32_t *cached)
 {
     *cached = 0;
     if (!has_room(p, run->r, u, keep)) return PKV_E_NO_BLOCKS;
@@ -426,8 +427,8 @@ static pkv_status paged_admit(void *self, int64_t r, int32_t u, bool pool_is_emp
     pkv__paged *p = self;
     if (p->n_free_places == 0) return PKV_E_NO_BLOCKS; /* each running one has a block at least */
     const int32_t place = p->free_places[p->n_free_places - 1];
-    paged_run *run = &p->runs[place];
-    *run = (paged_run){ .r = r };
+    pkv__paged_run *run = &p->runs[place];
+    *run = (pkv__paged_run){ .r = r };
     const pkv_status status = pkv__paged_start(p, run, u, pool_is_empty ? 0 : p->watermark, cached);
     if (status == PKV_E_NO_BLOCKS) run->r = -1;
     if (status != PKV_OK) return status;
@@ -440,7 +441,7 @@ static pkv_status paged_admit(void *self, int64_t r, int32_t u, bool pool_is_emp
 static pkv_status paged_release(void *self, int64_t r)
 {
     pkv__paged *p = self;
-    paged_run *run = pkv__paged_run_of(p, r);
+    pkv__paged_run *run = pkv__paged_run_of(p, r);
     const pkv_status status = pkv__paged_close(p, run);
     if (status != PKV_OK) return status;
     if (run->suspended) p->n_suspended--;
@@ -460,7 +461,7 @@ static bool is_beams(const pkv__paged *p)
 static pkv_status paged_grow(void *self, int64_t r, int32_t u)
 {
     pkv__paged *p = self;
-    paged_run *run = pkv__paged_run_of(p, r);
+    pkv__paged_run *run = pkv__paged_run_of(p, r);
     pkv_status status = PKV_OK;
     const bool beams = is_beams(p);
     if (p->n_seqs > 1) {
@@ -494,7 +495,7 @@ static int64_t paged_leap_limit(const void *self, int64_t r, int32_t u)
 static int64_t paged_held(const void *self, int64_t r)
 {
     const pkv__paged *p = self;
-    const paged_run *run = pkv__paged_run_of(p, r);
+    const pkv__paged_run *run = pkv__paged_run_of(p, r);
     return run ? (int64_t)run->n_blocks * p->block_tokens : 0;
 }
 

@@ -75,7 +75,7 @@ static int64_t tokens_of_model(const play *y)
         for (int32_t s = 0; s < m->n_seqs && m->blocks[b].refs > 0; s++) {
             for (int32_t at = 0; at < m->seqs[s].len; at++) {
                 if (m->rows[s * m->width + at] != b) continue;
-                const paged_run *run = &y->p->runs[s / y->n_seqs];
+                const pkv__paged_run *run = &y->p->runs[s / y->n_seqs];
                 const int32_t u = run->suspended ? m->seqs[s].committed : resident(y, run->r);
                 const int32_t filled = u - at * m->block_tokens;
                 most = pkv__max_i32(most, pkv__min_i32(filled, m->block_tokens));
