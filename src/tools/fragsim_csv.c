@@ -1,15 +1,30 @@
-/* The report of a run as CSV: a header and a row per policy; what was not measured is empty. Names
- * and numbers have no commas, so nothing is quoted. */
+/* The report of a run as CSV: a header and a row per policy; what was not measured is
+ * empty. */
 #include "fragsim_csv.h"
 
 #include "fragsim_fields.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct writer {
     FILE *out;
     bool any;
 } writer;
+
+void fragsim_csv_text(FILE *out, const char *text)
+{
+    if (text[strcspn(text, ",\"\n\r")] == '\0') {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (const char *c = text; *c; c++) {
+        if (*c == '"') fputc('"', out);
+        fputc(*c, out);
+    }
+    fputc('"', out);
+}
 
 static void put_name(void *ctx, const char *group, const char *name, const char *column,
                      const fragsim_value *value)
@@ -44,7 +59,7 @@ static void put_value(void *ctx, const char *group, const char *name, const char
         fputs(value->whole != 0 ? "true" : "false", w->out);
         break;
     case FRAGSIM_TEXT:
-        fputs(value->text, w->out);
+        fragsim_csv_text(w->out, value->text);
         break;
     }
 }

@@ -4,6 +4,8 @@
 
 #include "fragsim.h"
 
+/* In quotes where it has commas, as "paged+fork:block=16,n=2" does. */
+void fragsim_csv_text(FILE *out, const char *text);
 /* Without a newline: more columns may stand in front and behind. */
 void fragsim_csv_names(FILE *out, const fragsim_job *job);
 void fragsim_csv_values(FILE *out, const fragsim_job *job);

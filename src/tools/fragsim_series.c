@@ -37,7 +37,8 @@ static const struct column {
 
 static void put_sample(FILE *out, const char *policy, const pkv_sim_sample *s)
 {
-    fprintf(out, "%s,%lld.%09lld", policy, (long long)(s->t_ns / 1000000000),
+    fragsim_csv_text(out, policy);
+    fprintf(out, ",%lld.%09lld", (long long)(s->t_ns / 1000000000),
             (long long)(s->t_ns % 1000000000));
     for (size_t k = 0; k < N_COLUMNS; k++) {
         int64_t value;

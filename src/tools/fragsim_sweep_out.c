@@ -148,7 +148,10 @@ static void write_csv(FILE *out, const void *what)
     for (int i = 0; i < rep->n_points; i++) {
         const fragsim_sweep_point *point = &rep->points[i];
         for (int p = 0; p < point->n_jobs; p++) {
-            for (int a = 0; a < o->n_axes; a++) fprintf(out, "%s,", o->axes[a].values[point->k[a]]);
+            for (int a = 0; a < o->n_axes; a++) {
+                fragsim_csv_text(out, o->axes[a].values[point->k[a]]);
+                fputc(',', out);
+            }
             fragsim_csv_values(out, &point->jobs[p]);
             fputc('\n', out);
         }

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What pkv-fragsim writes for other programs: JSON against its schema, CSV against the JSON, series
-and events against the totals, sweeps against single runs; the same bytes on any number of threads;
-and files that appear all together or not at all. Prints TAP.
+"""What pkv-fragsim writes for other programs: JSON against its schema, CSV against the JSON, and
+files that appear all together or not at all; progress only where somebody looks. Prints TAP.
 
 usage: test_fragsim_outputs.py PROGRAM
 """
@@ -9,56 +8,16 @@ import csv
 import io
 import json
 import os
-import pathlib
 import pty
 import re
 import resource
 import signal
 import subprocess
 import sys
-import tempfile
 
 import tap_main
-
-PROGRAM = pathlib.Path(sys.argv[1]).resolve()
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
-    f"{k / 5},{20 + k * 37 % 300},{1 + k * 53 % 200}\n" for k in range(150)) + "x,1,1\n"
-
-
-def run(*args, cwd=None, stdin="", stdout=subprocess.PIPE, before=None):
-    done = subprocess.run([PROGRAM, *map(str, args)], cwd=cwd, input=stdin.encode(), stdout=stdout,
-                          stderr=subprocess.PIPE, timeout=120, preexec_fn=before)
-    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
-
-
-def good(*args, cwd=None, stdin=""):
-    code, out, err = run(*args, cwd=cwd, stdin=stdin)
-    expect(code == 0 and err == "", f"{args}: exit {code}, {err}")
-    return out
-
-
-def report(*args, cwd=None):
-    return json.loads(good(*args, "--json", "-", cwd=cwd))
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def refused(words, *args, cwd=None, stdin=""):
-    code, out, err = run(*args, cwd=cwd, stdin=stdin)
-    expect(code == 2 and words in err and err.count("\n") == 1 and out == "",
-           f"{args}: exit {code}, said {err!r}, expected {words!r}; printed {out[:80]!r}")
-
-
-def in_folder(test):
-    def wrapped():
-        with tempfile.TemporaryDirectory() as folder:
-            test(pathlib.Path(folder))
-    wrapped.__name__ = test.__name__
-    return wrapped
+from fragsim_program import (PROGRAM, ROOT, TRACE, close, compare_row, expect, flat, good, in_folder, refused,
+                             report, run)
 
 
 # ---------------------------------------------------------------- JSON
@@ -102,6 +61,7 @@ RUNS = (
     ("--policy", "paged", "--kv-tokens", "100000", "--request-rate", "0.01", "--window", "queued"),
     ("--policy", "paged:block=8", "--max-model-len", "40", "--slo", "ttft=1,tpot=1ms"),
     ("--arrival", "gamma", "--burstiness", "0.5", "--percentile-method", "nearest", "--check"),
+    ("--policy", "paged+fork:n=3", "--policy", "paged+beam:width=2,switch=0.2,block=8"),
     ("--lengths", "gamma:50,2,60,1", "--model", "llama-3-8b", "--kv-memory", "1GiB"),
 )
 
@@ -180,37 +140,6 @@ def test_json_has_every_field():
 
 # ---------------------------------------------------------------- CSV
 
-def flat(value, prefix=""):
-    """{column: text} of an object of the JSON, as the manual says."""
-    columns = {}
-    for key, item in value.items():
-        if isinstance(item, dict):
-            columns.update(flat(item, "" if key in ("split", "external_split") else f"{prefix}{key}_"))
-        elif not isinstance(item, list):
-            columns[prefix + key] = item
-    return columns
-
-
-def same(text, value):
-    if value is None or isinstance(value, bool):
-        return text == {None: "", True: "true", False: "false"}[value]
-    return text == value if isinstance(value, str) else float(text) == value
-
-
-def compare_row(row, policy, config):
-    want = flat(policy)
-    want.update((k, v) for k, v in flat({**config, "model": None}).items()
-                if k not in ("window", "model"))
-    if policy["split"] is None:
-        want.update((name, None) for name in "token reservation internal external rounding unusable short "
-                    "limited idle of_which_watermark of_which_tail of_which_cached of_which_dead "
-                    "logical".split())
-        del want["split"]
-    expect(set(row) == set(want), f"columns {set(row) ^ set(want)}")
-    for name, text in row.items():
-        expect(same(text, want[name]), f"{name}: {text!r} in CSV, {want[name]!r} in JSON")
-
-
 @in_folder
 def test_csv_agrees_with_json(folder):
     headers = set()
@@ -227,10 +156,6 @@ def test_csv_agrees_with_json(folder):
 
 
 # ---------------------------------------------------------------- what follows from others
-
-def close(got, want, what):
-    expect(abs(got - want) <= 1e-12 * abs(want), f"{what}: {got}, expected {want}")
-
 
 def test_quotients():
     """Formulas of the manual, from the other fields of the report."""
@@ -257,118 +182,6 @@ def test_quotients():
         blocks = (p["split"]["token"] + p["split"]["internal"]) * c["kv_tokens"] / 16
         close(table["mean_entries"], blocks, "blocks in use")
         close(table["mean_bytes"], blocks * 4, "4 bytes each")
-
-
-# ---------------------------------------------------------------- sweep
-
-def options_at(place):
-    return [part for pair in place.items() for part in pair]
-
-
-@in_folder
-def test_sweep_is_its_single_runs(folder):
-    (folder / "t.csv").write_text(TRACE)
-    policies = ("--policy", "paged", "--policy", "oracle:best-fit", "--slo", "ttft=2")
-    cases = (
-        ("--num-prompts", "150", "--request-rate", "2,8,inf", "--block-tokens", "1-16*4"),
-        ("--num-prompts", "100-200+50", "--seed", "1,2", "--kv-tokens", "4000,9000"),
-        ("--trace", "t.csv", "--target-rate", "2,6", "--kv-memory", "2GiB,3GiB", "--max-model-len", "400"),
-        ("--num-prompts", "80", "--watermark", "0,0.05", "--max-num-seqs", "5,500", "--max-model-len",
-         "600,1200", "--prefill-rate", "1000,100000"),
-    )
-    for case in cases:
-        whole = json.loads(good("sweep", *case, *policies, "--json", "-", "--csv", "s.csv", cwd=folder))
-        rows = csv.DictReader((folder / "s.csv").read_text().splitlines())
-        axes = {axis["option"]: axis["values"] for axis in whole["axes"]}
-        n_points = 1
-        for values in axes.values():
-            n_points *= len(values)
-        expect(len(whole["points"]) == n_points, "the whole grid")
-        fixed = [arg for arg in zip(case[::2], case[1::2]) if arg[0] not in axes]
-        for point in whole["points"]:
-            single = report("run", *[part for arg in fixed for part in arg], *options_at(point["at"]),
-                            *policies, cwd=folder)
-            expect(point["policies"] == single["policies"], f"{point['at']}: policies")
-            expect(all(single["config"][k] == v for k, v in point["config"].items()), "configuration")
-            used = dict(whole["inputs"][point["input"]])
-            expect(used.pop("requests") == single["requests"], f"{point['at']}: requests")
-            expect(used == single["input"], f"{point['at']}: input")
-            for policy in point["policies"]:
-                row = next(rows)
-                for option, value in point["at"].items():
-                    expect(row.pop(option) == value, f"{option} in CSV")
-                compare_row(row, policy, point["config"])
-        expect(next(rows, None) is None, "more rows than points and policies")
-
-
-def test_knee():
-    """The highest rate at which latency stays within K times that of a closed loop of one client."""
-    args = ("--num-prompts", "300", "--policy", "max", "--policy", "paged")
-    rates = [0.25, 0.5, 1, 2, 4, 8]
-    for factor in (1.05, 2, 50, 0.5):
-        whole = report("sweep", *args, "--request-rate", "8,0.25-4*2,inf", "--knee", factor)
-        alone = report("run", *args, "--concurrency", "1")["policies"]
-        expect(whole["knee_factor"] == factor, "factor")
-        for k, knee in enumerate(whole["knees"]):
-            limit = factor * alone[k]["normalized_s_per_token"]["mean"]
-            expect(knee["alone_s_per_token"] == alone[k]["normalized_s_per_token"]["mean"], "alone")
-            latency = {float(p["at"]["--request-rate"]): p["policies"][k]["normalized_s_per_token"]["mean"]
-                       for p in whole["points"] if p["at"]["--request-rate"] != "inf"}
-            expect(sorted(latency) == rates, "rates")
-            within = [rate for rate in rates if latency[rate] <= limit]
-            expect(knee["requests_per_s"] == (max(within) if within else None), f"{factor}: {knee}, {latency}")
-            expect(knee["highest_tried"] == (bool(within) and max(within) == 8), f"{factor}: {knee}")
-    out = good("sweep", *args, "--request-rate", "0.25-8*2", "--max-num-seqs", "1,256")
-    expect(out.count("\nknee at max-num-seqs") == 4 and "2 times" in out, out)
-    expect("knee" not in good("sweep", *args, "--max-num-seqs", "1,256"), "no rate, no knee")
-
-
-def test_sweep_refuses():
-    small = ("sweep", "--num-prompts", "5")
-    refused("no option has several values", *small)
-    refused("no option has several values", *small, "--request-rate", "4")
-    refused("--knee needs several values of --request-rate", *small, "--seed", "1,2", "--knee", "3")
-    refused("simulations, at most 20000", *small, "--seed", "1-200+1", "--max-num-seqs", "1-200+1")
-    refused("stdin can be read only once", "sweep", "--trace", "-", "--target-rate", "1,2", stdin=TRACE)
-    refused("at most 4 options", *small, *[part for name in ("seed", "kv-tokens", "max-num-seqs",
-                                                             "max-model-len", "request-rate")
-                                           for part in ("--" + name, "1000,2000")])
-    refused("has no room for one block", *small, "--kv-tokens", "1000,10")
-    refused("--max-num-seqs: '0'", *small, "--max-num-seqs", "4,0")
-    code, _, err = run(*small, "--max-model-len", "2,3")
-    expect(code == 1 and "no request finished anywhere" in err, err)
-    good("sweep", "--trace", "-", "--all-at-once", "--max-num-seqs", "1,2", stdin=TRACE)
-
-
-# ---------------------------------------------------------------- the same bytes
-
-@in_folder
-def test_threads_change_nothing(folder):
-    commands = (
-        ("run", "--num-prompts", "300", "--json", "a", "--csv", "b"),
-        ("sweep", "--num-prompts", "100", "--request-rate", "1-8*2", "--block-tokens", "4,16", "--json", "a",
-         "--csv", "b"),
-    )
-    for command in commands:
-        seen = set()
-        for threads in (1, 2, 7, 1):
-            table = good(*command, "--threads", threads, cwd=folder)
-            texts = [path.read_text() for path in sorted(folder.iterdir())]
-            expect(len(texts) == command.count("a") + command.count("b"), "files")
-            texts = [re.sub(r'"repro_command": .*', "", text) for text in texts]
-            seen.add((table, *texts))
-        expect(len(seen) == 1, f"{command[0]}: the number of threads shows")
-
-
-def test_first_failure_is_told_once():
-    """Which simulation fails first by the clock must not show."""
-    seen = {run("run", "--num-prompts", "30000", "--policy", "paged", "--policy", "max", "--policy", "oracle",
-                "--all-at-once", "--step-time", "1000s+1000s*batch+1s*tokens", "--threads", threads)
-            for threads in (1, 2, 7)}
-    expect(len(seen) == 1, str(seen))
-    code, out, err = seen.pop()
-    expect(code == 2 and out == "" and err.startswith("pkv-fragsim: paged:block=16: ") and
-           err.count("\n") == 1, err)
 
 
 # ---------------------------------------------------------------- files
