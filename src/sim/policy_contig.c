@@ -29,7 +29,7 @@ typedef struct contig {
     void *addr;
     contig_req *req; /* [n] */
     size_t req_bytes;
-    pkv__sim_chunk **live; /* [max_num_seqs] first members of the running requests, in any order */
+    pkv__sim_chunk **live; /* [most that run] first members of the running requests, in any order */
     size_t live_bytes;
     int32_t n_live;
     int64_t state; /* counts takes and gives */
@@ -94,16 +94,16 @@ static pkv_status contig_create(const pkv_sim_config *cfg, const pkv_sim_request
 {
     const pkv_sim_addr addr =
         cfg->policy.kind == PKV_SIM_ORCA_REAL ? PKV_SIM_ADDR_IDEAL : cfg->policy.addr;
+    const int32_t most = n < cfg->max_num_seqs ? (int32_t)n : cfg->max_num_seqs; /* that run */
     contig *c = pkv__alloc(&cfg->alloc, sizeof(*c), _Alignof(contig));
     if (!c) return PKV_E_NO_MEMORY;
     *c = (contig){ .cfg = cfg, .reqs = reqs, .ops = pkv__sim_addr_find(addr) };
-    c->req_bytes = (size_t)(n ? n : 1) * sizeof(contig_req);
+    c->req_bytes = (size_t)n * sizeof(contig_req);
     c->req = pkv__alloc(&cfg->alloc, c->req_bytes, _Alignof(contig_req));
-    c->live_bytes = (size_t)cfg->max_num_seqs * sizeof(c->live[0]);
+    c->live_bytes = (size_t)most * sizeof(c->live[0]);
     c->live = pkv__alloc(&cfg->alloc, c->live_bytes, _Alignof(pkv__sim_chunk *));
     if (!c->req || !c->live) goto fail;
-    if (c->ops->create(cfg->pool_tokens, cfg->max_num_seqs, &cfg->alloc, &c->addr) != PKV_OK)
-        goto fail;
+    if (c->ops->create(cfg->pool_tokens, most, &cfg->alloc, &c->addr) != PKV_OK) goto fail;
     for (int64_t r = 0; r < n; r++) c->req[r] = (contig_req){ .refused_at = -1 };
     *out = c;
     return PKV_OK;
@@ -286,7 +286,6 @@ static void contig_usage(const void *self, int64_t tokens, pkv__sim_sample *samp
     sample->part[PKV__PART_RESERVATION] = c->sum_final - tokens;
     sample->part[PKV__PART_INTERNAL] = c->sum_internal;
     sample->part[PKV__PART_ROUNDING] = c->sum_rounding;
-    sample->part[PKV__PART_SCATTER_PPM] = pkv__sim_scatter_ppm(c->ops, c->addr);
     *n_free = c->ops->n_free(c->addr);
 }
 

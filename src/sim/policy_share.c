@@ -108,10 +108,3 @@ void pkv__sim_refusals_result(const pkv__sim_refusals *refusals, pkv_sim_result 
     if (refusals->n > 0)
         out->frag_index = (double)refusals->index_ppb / (double)PPB / (double)refusals->n;
 }
-
-int64_t pkv__sim_scatter_ppm(const pkv__sim_addr_ops *ops, const void *addr)
-{
-    const int64_t n_free = ops->n_free(addr);
-    if (n_free == 0 || !ops->has_places) return 0;
-    return 1000000 * (n_free - ops->largest_free(addr)) / n_free;
-}

@@ -18,11 +18,11 @@ typedef struct batch {
     const pkv_sim_request *reqs;
     const pkv__sim_addr_ops *ops;
     void *addr;
-    member *members; /* [max_num_seqs] */
+    member *members; /* [most_members] */
     size_t member_bytes;
     int32_t *place; /* [n] of a request among the members, while its batch lasts */
     size_t place_bytes;
-    int32_t n_members, n_done;
+    int32_t most_members, n_members, n_done;
     bool sealed;
     /* over the members that are not done */
     int64_t sum_final;    /* f */
@@ -55,12 +55,13 @@ static pkv_status static_create(const pkv_sim_config *cfg, const pkv_sim_request
     batch *b = pkv__alloc(&cfg->alloc, sizeof(*b), _Alignof(batch));
     if (!b) return PKV_E_NO_MEMORY;
     *b = (batch){ .cfg = cfg, .reqs = reqs, .ops = pkv__sim_addr_find(cfg->policy.addr) };
-    b->member_bytes = (size_t)cfg->max_num_seqs * sizeof(member);
+    b->most_members = n < cfg->max_num_seqs ? (int32_t)n : cfg->max_num_seqs;
+    b->member_bytes = (size_t)b->most_members * sizeof(member);
     b->members = pkv__alloc(&cfg->alloc, b->member_bytes, _Alignof(member));
-    b->place_bytes = (size_t)(n ? n : 1) * sizeof(int32_t);
+    b->place_bytes = (size_t)n * sizeof(int32_t);
     b->place = pkv__alloc(&cfg->alloc, b->place_bytes, _Alignof(int32_t));
     if (!b->members || !b->place) goto fail;
-    if (b->ops->create(cfg->pool_tokens, cfg->max_num_seqs, &cfg->alloc, &b->addr) != PKV_OK)
+    if (b->ops->create(cfg->pool_tokens, b->most_members, &cfg->alloc, &b->addr) != PKV_OK)
         goto fail;
     for (int64_t r = 0; r < n; r++) b->place[r] = 0;
     *out = b;
@@ -86,7 +87,7 @@ static pkv_status static_admit(void *self, int64_t r, int32_t u, bool pool_is_em
     (void)pool_is_empty;
     batch *b = self;
     const int32_t longest = b->cfg->max_model_len, f = final_tokens(b, r);
-    if (b->sealed || b->n_members >= b->cfg->max_num_seqs) return PKV_E_NO_BLOCKS;
+    if (b->sealed || b->n_members >= b->most_members) return PKV_E_NO_BLOCKS;
     pkv__sim_chunk chunk;
     if (!b->ops->take(b->addr, longest, &chunk.addr, &chunk.q)) {
         pkv__sim_refusals_add(&b->refusals, b->ops, b->addr, longest);
@@ -179,7 +180,6 @@ static void static_usage(const void *self, int64_t tokens, pkv__sim_sample *samp
     sample->part[PKV__PART_INTERNAL] = b->sum_internal + b->sum_dead;
     sample->part[PKV__PART_ROUNDING] = b->sum_rounding;
     sample->part[PKV__PART_DEAD] = b->sum_dead;
-    sample->part[PKV__PART_SCATTER_PPM] = pkv__sim_scatter_ppm(b->ops, b->addr);
     *n_free = b->ops->n_free(b->addr);
 }
 

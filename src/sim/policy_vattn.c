@@ -43,7 +43,7 @@ static pkv_status vattn_create(const pkv_sim_config *cfg, const pkv_sim_request 
     v->n_groups = cfg->pool_tokens * v->token_bytes / v->page_bytes;
     v->n_free = v->n_groups;
     v->watermark = (int64_t)((pkv__i128)v->n_groups * cfg->watermark_ppm / 1000000);
-    v->group_bytes = (size_t)(n ? n : 1) * sizeof(int64_t);
+    v->group_bytes = (size_t)n * sizeof(int64_t);
     v->groups = pkv__alloc(&cfg->alloc, v->group_bytes, _Alignof(int64_t));
     if (!v->groups) {
         vattn_destroy(v);

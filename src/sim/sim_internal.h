@@ -190,8 +190,8 @@ typedef struct pkv__sim_policy_ops {
     void (*usage_of)(const void *self, int64_t r, int32_t u, pkv__sim_sample *sample);
     /* ... and they equal this (but for the part DEAD of INTERNAL): all running requests, whose
      * sequences have `tokens` resident tokens together. Sets every part but UNUSABLE, SHORTAGE,
-     * LIMITED, IDLE and BATCH, and the free units as *n_free. Linear in `tokens` while no other
-     * function is called. TOKEN = LOGICAL - (SHARED_UNITS - USED_UNITS). */
+     * LIMITED, IDLE, BATCH and SCATTER_PPM, and the free units as *n_free. Linear in `tokens` while
+     * no other function is called. TOKEN = LOGICAL - (SHARED_UNITS - USED_UNITS). */
     void (*usage)(const void *self, int64_t tokens, pkv__sim_sample *sample, int64_t *n_free);
     /* Longest free run; *n_free where places do not matter. */
     int64_t (*largest_free)(const void *self);
@@ -241,8 +241,6 @@ void pkv__sim_refusals_add(pkv__sim_refusals *refusals, const pkv__sim_addr_ops 
                            const void *addr, int32_t h);
 /* Fill n_failed_takes and frag_index. */
 void pkv__sim_refusals_result(const pkv__sim_refusals *refusals, pkv_sim_result *out);
-/* PKV__PART_SCATTER_PPM of an allocator: 0 where places do not matter. */
-int64_t pkv__sim_scatter_ppm(const pkv__sim_addr_ops *ops, const void *addr);
 
 /* ---------------------------------------------------------------- next events */
 

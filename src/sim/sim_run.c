@@ -24,8 +24,9 @@ static const pkv__sim_policy_ops *ops_of(pkv_sim_kind kind)
     case PKV_SIM_PAGED:
         return &pkv__sim_policy_paged;
     case PKV_SIM_STATIC_BATCH:
+        return &pkv__sim_policy_static;
     case PKV_SIM_VATTN:
-        break;
+        return &pkv__sim_policy_vattn;
     }
     return NULL;
 }
