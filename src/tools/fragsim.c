@@ -40,6 +40,8 @@ static const struct command {
       "the same over lists of option values" },
     { "capacity", FRAGSIM_CAPACITY, fragsim_capacity, "capacity [options]",
       "how many requests a memory holds" },
+    { "paper", FRAGSIM_PAPER, fragsim_paper, "paper [options]",
+      "the PagedAttention paper's figures, pass or fail" },
     { "inspect", FRAGSIM_INSPECT, fragsim_inspect, "inspect TRACE", "what a trace contains" },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

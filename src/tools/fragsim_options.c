@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define R FRAGSIM_RUN
+#define P FRAGSIM_PAPER
 #define S FRAGSIM_SWEEP
 #define C FRAGSIM_CAPACITY
 #define I FRAGSIM_INSPECT
@@ -53,6 +54,8 @@ static const fragsim_option options[] = {
     { "--shared-prefix", NULL, "N", R | S, MANY, fragsim_set_whole32, AT(shared_prefix), 1, 1 << 24,
       "tokens that all prompts begin with, for +prefix (none)" },
     { "--seed", NULL, "N", R | S | C, MANY, fragsim_set_seed, 0, 0, 0, "of everything drawn (0)" },
+    { "--seed", NULL, "N", P, false, fragsim_set_seed, 0, 0, 0,
+      "first of the three seeds that figures are means of (1)" },
 
     { .commands = R | S, .help = "arrivals" },
     { "--request-rate", NULL, "R", R | S, MANY, fragsim_set_request_rate, AT(arrivals.rate_micro), 0, 0,
@@ -127,7 +130,7 @@ static const fragsim_option options[] = {
     { "--step-time", NULL, "T", R | S, false, fragsim_set_step_time, 0, 0, 0,
       "duration of a step (22ms+300us*batch+400ns*tokens)" },
 
-    { .commands = R | S, .help = "measuring" },
+    { .commands = R | S | P, .help = "measuring" },
     { "--window", NULL, "W", R | S, false, fragsim_set_window, 0, 0, 0,
       "what averages cover: all, arrivals, queued (auto: arrivals if they differ, else queued)" },
     { "--slo", NULL, "ttft=T,tpot=T,norm=T", R | S, false, fragsim_set_slo, 0, 0, 0,
@@ -141,14 +144,16 @@ static const fragsim_option options[] = {
       "leap or naive, with equal results (leap)" },
     { "--check", NULL, NULL, R | S, false, fragsim_set_flag, AT(sim.check), 0, 0,
       "compare the block manager with a counter model after every event; slow" },
-    { "--threads", NULL, "N", R | S, false, fragsim_set_whole32, AT(threads), 1, FRAGSIM_MAX_THREADS,
+    { "--threads", NULL, "N", R | S | P, false, fragsim_set_whole32, AT(threads), 1, FRAGSIM_MAX_THREADS,
       "simulations at a time (as many as there are processors)" },
 
-    { .commands = R | S | C, .help = "output" },
-    { "--json", NULL, "FILE", R | S | C, false, fragsim_set_text, AT(json_path), 0, 0,
+    { .commands = R | S | C | P, .help = "output" },
+    { "--json", NULL, "FILE", R | S | C | P, false, fragsim_set_text, AT(json_path), 0, 0,
       "write the report as JSON; - is stdout, without the table" },
     { "--csv", NULL, "FILE", R | S, false, fragsim_set_text, AT(csv_path), 0, 0,
       "write a row per policy (and point of a sweep) as CSV" },
+    { "--csv", NULL, "FILE", P, false, fragsim_set_text, AT(csv_path), 0, 0,
+      "write a row per cell as CSV" },
     { "--timeseries", NULL, "FILE", R, false, fragsim_set_text, AT(series_path), 0, 0,
       "write the parts of the pool, batch and queue over time as CSV" },
     { "--sample-interval", NULL, "TIME", R, false, fragsim_set_time, AT(sample_interval_ns), 1, 0,
@@ -163,8 +168,8 @@ static const fragsim_option options[] = {
       "one figure for all external waste, as the paper counts it" },
     { "--width", NULL, "N", R, false, fragsim_set_width, 0, 0, 0,
       "80 or 120 columns (80; on a wide terminal 120)" },
-    { "--quiet", NULL, NULL, R | S | C, false, fragsim_set_flag, AT(quiet), 0, 0, "no table, no progress" },
-    { "--progress", NULL, NULL, R | S, false, fragsim_set_flag, AT(force_progress), 0, 0,
+    { "--quiet", NULL, NULL, R | S | C | P, false, fragsim_set_flag, AT(quiet), 0, 0, "no table, no progress" },
+    { "--progress", NULL, NULL, R | S | P, false, fragsim_set_flag, AT(force_progress), 0, 0,
       "show progress on stderr also where it is no terminal" },
     { "--repro-command", NULL, NULL, R | S, false, fragsim_set_flag, AT(print_repro), 0, 0,
       "print the line that repeats the run" },
@@ -211,7 +216,8 @@ static const char *purpose(fragsim_command command)
         return "[options]: replay requests against allocation policies and show where the KV-cache "
                "memory goes.";
     case FRAGSIM_PAPER:
-        return "[options]: reproduce the PagedAttention paper's figures.";
+        return "[options]: rebuild the figures of the PagedAttention paper from drawn requests and "
+               "say which hold.";
     case FRAGSIM_SWEEP:
         return "[options]: a simulation per policy and combination of values. Options marked * "
                "take "

@@ -67,6 +67,7 @@ HELP = {
     "sweep": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
              "--knee --json --csv --quiet --progress --repro-command --help".split(),
     "capacity": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + "--json --quiet --help".split(),
+    "paper": "--seed --threads --json --csv --quiet --progress --help".split(),
     "inspect": FILE_OPTIONS + ["--help"],
 }
 
