@@ -107,15 +107,17 @@ static void put_bar_labels(FILE *out, const fragsim_report *rep)
         for (int part = 0; part < FRAGSIM_PART_COUNT; part++) {
             const double share = bar_share(rep, k, (fragsim_part)part);
             if (share >= 3.6)
-                fprintf(out, "set label '%.1f' at %.4f,%d center front tc rgb '%s'\n", share,
-                        left + share / 2, k + 1,
-                        fragsim_part_is_light((fragsim_part)part) ? "#111111" : "#fefefe");
+                fprintf(out, "set label '%.1f' at %.4f,%d center front noenhanced tc rgb '%s'\n",
+                        share, left + share / 2, k + 1,
+                        part == FRAGSIM_PART_FREE                   ? "black"
+                        : fragsim_part_is_light((fragsim_part)part) ? "#111111"
+                                                                    : "#fefefe");
             left += share;
         }
-        fprintf(out, "set label '%.*f' at 101.5,%d left\n", r->mean_batch < 100 ? 2 : 1,
+        fprintf(out, "set label '%.*f' at 101.5,%d left noenhanced\n", r->mean_batch < 100 ? 2 : 1,
                 r->mean_batch, k + 1);
     }
-    fputs("set label 'mean batch' at 101.5,0.2 left\n", out);
+    fputs("set label 'mean batch' at 101.5,0.2 left noenhanced\n", out);
 }
 
 static void put_policy_tics(FILE *out, const fragsim_report *rep)
@@ -233,7 +235,7 @@ static void put_last_arrival(FILE *out, const fragsim_time *time)
     fprintf(
         out,
         "set arrow from %.6g, graph 0 to %.6g, graph 1 nohead dt 3 lw 1.2 lc rgb '#808080' front\n"
-        "set label 'last arrival ' at %.6g, graph 0.95 right front tc rgb '#808080'\n",
+        "set label 'last arrival' at %.6g, graph 1.035 right front noenhanced tc rgb '#808080'\n",
         at, at, at);
 }
 
@@ -255,7 +257,7 @@ char *fragsim_draw_measure(const fragsim_report *rep, fragsim_measure measure,
     int n_drawn = 0;
     for (int k = 0; k < rep->n_jobs; k++)
         n_drawn += fragsim_measure_matters(measure, &rep->jobs[k]);
-    const int columns = key_columns(rep), top = fragsim_key_height(n_drawn, columns);
+    const int columns = key_columns(rep), top = fragsim_key_height(n_drawn, columns) + 12;
     fragsim_canvas c = { .title = fragsim_measure_title(measure),
                          .width = FRAGSIM_CHART_WIDTH,
                          .height = top + 306,
@@ -284,7 +286,7 @@ char *fragsim_draw_measure(const fragsim_report *rep, fragsim_measure measure,
                             rep->jobs[k].name);
     for (int k = 0; k < rep->n_jobs; k++) {
         if (!fragsim_measure_matters(measure, &rep->jobs[k])) continue;
-        fprintf(c.script, "%s$d%d using 1:2 with lines lw 2 lc rgb '%s' dt %d title ",
+        fprintf(c.script, "%s$d%d using 1:2 with lines lw 1.7 lc rgb '%s' dt %d title ",
                 first ? "plot " : ", ", k, fragsim_line_colour(k), fragsim_line_dash(k));
         fragsim_put_quoted(c.script, rep->jobs[k].name);
         fputs(" noenhanced", c.script);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MAX_AREA_POINTS 240 /* per edge of an area; a page has one such chart per policy */
-#define MAX_COLUMNS 240     /* of a map: about 4 pixels each */
+#define MAX_COLUMNS 300     /* of a map: about 3 pixels each */
 #define MAX_ROWS 128        /* of a map: 2 pixels each */
 
 static double in_units(const fragsim_time *time, int64_t t_ns)

@@ -140,29 +140,29 @@ static bool put_measure(FILE *out, const fragsim_report *rep, fragsim_measure m,
     return true;
 }
 
+static const char *const how_policies =
+    "Above: what the pool held over time. Below: the same by address, each cell in the colour of "
+    "what most of it held. Under a contiguous policy a request is a rectangle as long as it stays "
+    "and as high as what it was granted; it fills with tokens from below, and free gaps between "
+    "rectangles that are too low for the next request are external fragmentation. Under a paged "
+    "policy a request has no shape: its blocks lie anywhere.";
+
 static bool put_policy(FILE *out, const fragsim_report *rep, int k, const fragsim_time *time,
                        bool can_draw)
 {
     const fragsim_job *job = &rep->jobs[k];
+    const bool mapped = can_draw && fragsim_has_map(job);
     char id[32];
     if (fragsim_shown(job, time) < 2) return true;
     char *parts = can_draw ? fragsim_draw_parts(rep, k, time) : NULL;
-    char *map = can_draw && fragsim_has_map(job) ? fragsim_draw_map(rep, k, time) : NULL;
-    const bool ok = !can_draw || (parts && (map || !fragsim_has_map(job)));
+    char *map = mapped ? fragsim_draw_map(rep, k, time) : NULL;
+    const bool ok = (parts || !can_draw) && (map || !mapped);
     if (ok) {
-        snprintf(id, sizeof(id), "f_parts%d", k);
+        snprintf(id, sizeof(id), "f_policy%d", k);
         fragsim_figure_begin(out, id, job->name, parts, "What the pool held over time.");
+        if (map) fprintf(out, "%s<figcaption>What lay at which address.</figcaption>\n", map);
         fragsim_parts_table(out, rep, k, time);
         fragsim_figure_end(out);
-    }
-    if (ok && map) {
-        snprintf(id, sizeof(id), "f_map%d", k);
-        fprintf(out,
-                "<figure id=\"%s\">%s<figcaption>The same by address: what most of each "
-                "stretch of the pool held at that moment. A request of a contiguous policy "
-                "is a rectangle that fills up; white-grey gaps that nobody fits into are "
-                "fragmentation. Paged requests have no shape.</figcaption></figure>\n",
-                id, map);
     }
     free(parts);
     free(map);
@@ -183,6 +183,7 @@ static bool put_over_time(FILE *out, const fragsim_report *rep, bool can_draw)
     for (int m = 0; m < FRAGSIM_MEASURE_COUNT; m++)
         if (!put_measure(out, rep, (fragsim_measure)m, &time, can_draw)) return false;
     fragsim_page_section(out, "policies", "Policy by policy");
+    fprintf(out, "<p>%s</p>\n", how_policies);
     for (int k = 0; k < rep->n_jobs; k++)
         if (!put_policy(out, rep, k, &time, can_draw)) return false;
     return true;
@@ -222,25 +223,34 @@ static void put_facts(FILE *out, const json_t *report, const char *id, const cha
     }
 }
 
-static void put_forms(FILE *out, const fragsim_report *rep)
+/* What the closed forms say about the batch of a policy; 0: nothing. They are for blocks of the
+ * last paged policy. */
+static double expected_batch(const fragsim_report *rep, const pkv_sim_policy *p)
 {
     const pkv_sim_forms *f = &rep->forms;
-    static const char *const heads[] = { "policy", "batch expected", "batch simulated" };
-    if (f->n == 0) return;
-    fputs("<div class=\"scroll\"><table id=\"t_forms\"><thead><tr>", out);
-    for (int k = 0; k < 3; k++) fprintf(out, "<th>%s</th>", heads[k]);
-    fputs("</tr></thead>\n<tbody>\n", out);
+    int32_t block_tokens = 0;
+    for (int k = 0; k < rep->n_jobs; k++)
+        if (rep->jobs[k].cfg.policy.kind == PKV_SIM_PAGED)
+            block_tokens = rep->jobs[k].cfg.policy.block_tokens;
+    const bool ideal = p->addr == PKV_SIM_ADDR_IDEAL, buddy = p->addr == PKV_SIM_ADDR_BUDDY;
+    if (p->kind == PKV_SIM_MAX && ideal) return (double)f->max_batch_ideal;
+    if (p->kind == PKV_SIM_MAX && buddy) return (double)f->max_batch_buddy;
+    if (p->kind == PKV_SIM_ORACLE && ideal) return f->oracle_ideal_batch;
+    const bool plain = p->kind == PKV_SIM_PAGED && !p->prefix && p->n_seqs == 1;
+    return plain && p->block_tokens == block_tokens ? f->paged_batch : 0;
+}
+
+static void put_forms(FILE *out, const fragsim_report *rep)
+{
+    bool any = false;
     for (int k = 0; k < rep->n_jobs; k++) {
-        const pkv_sim_policy *p = &rep->jobs[k].cfg.policy;
-        const bool ideal = p->addr == PKV_SIM_ADDR_IDEAL;
-        const bool max = p->kind == PKV_SIM_MAX && (ideal || p->addr == PKV_SIM_ADDR_BUDDY);
-        const bool oracle = p->kind == PKV_SIM_ORACLE && ideal;
-        const bool paged = p->kind == PKV_SIM_PAGED && !p->prefix && p->n_seqs == 1;
-        if (!max && !oracle && !paged) continue;
-        const double form = paged    ? f->paged_batch
-                            : oracle ? f->oracle_ideal_batch
-                            : ideal  ? (double)f->max_batch_ideal
-                                     : (double)f->max_batch_buddy;
+        const double form = expected_batch(rep, &rep->jobs[k].cfg.policy);
+        if (form <= 0) continue;
+        if (!any)
+            fputs("<div class=\"scroll\"><table id=\"t_forms\"><thead><tr><th>policy</th><th>batch "
+                  "expected</th><th>simulated</th></tr></thead>\n<tbody>\n",
+                  out);
+        any = true;
         fputs("<tr>", out);
         fragsim_cell_text(out, rep->jobs[k].name);
         fragsim_cell_number(out, true, "%.2f", form);
@@ -248,7 +258,7 @@ static void put_forms(FILE *out, const fragsim_report *rep)
                             rep->jobs[k].result.mean_batch);
         fputs("</tr>\n", out);
     }
-    fputs("</tbody></table></div>\n", out);
+    if (any) fputs("</tbody></table></div>\n", out);
 }
 
 static void put_record(FILE *out, const fragsim_report *rep, const json_t *json)
@@ -277,13 +287,17 @@ static void put_record(FILE *out, const fragsim_report *rep, const json_t *json)
 static bool put_page(FILE *out, const fragsim_report *rep, const json_t *json)
 {
     const bool can_draw = fragsim_can_draw();
+    fragsim_time time;
     fragsim_page_begin(out, "pkv-fragsim: where the KV-cache memory went",
                        "Where the KV-cache memory went");
     put_what_ran(out, rep);
-    fputs("<nav><a href=\"#memory\">Memory</a><a href=\"#time\">Over time</a><a "
-          "href=\"#policies\">Policies</a><a href=\"#input\">Input</a><a href=\"#forms\">Expected"
-          "</a><a href=\"#config\">Configuration</a><a href=\"#all\">All figures</a></nav>\n",
-          out);
+    fprintf(out,
+            "<nav><a href=\"#memory\">Memory</a>%s<a href=\"#input\">Input</a><a "
+            "href=\"#forms\">Expected</a><a href=\"#config\">Configuration</a><a "
+            "href=\"#all\">All figures</a><a href=\"#repeat\">Repeat</a></nav>\n",
+            fragsim_time_of(rep, &time)
+                ? "<a href=\"#time\">Over time</a><a href=\"#policies\">Policies</a>"
+                : "");
     put_tiles(out, rep);
     put_notes(out, rep);
     if (!put_overview(out, rep, can_draw) || !put_over_time(out, rep, can_draw)) return false;
