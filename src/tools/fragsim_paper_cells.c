@@ -23,7 +23,12 @@ enum {
     ALPACA_MAX,
     ALPACA_POW2,
     ALPACA_ORACLE,
-    IDEAL
+    STATIC,
+    REAL,
+    FIRST_FIT,
+    BEST_FIT,
+    IDEAL,
+    VATTN
 };
 
 #define PERCENT 10000 /* in millionths */
@@ -43,7 +48,14 @@ const paper_run fragsim_paper_runs[] = {
     [ALPACA_MAX] = { "max", PAPER_ALPACA, PERCENT, false },
     [ALPACA_POW2] = { "pow2", PAPER_ALPACA, PERCENT, false },
     [ALPACA_ORACLE] = { "oracle", PAPER_ALPACA, PERCENT, false },
+    /* FasterTransformer: a batch runs until its longest request is done */
+    [STATIC] = { "static-batch", PAPER_SHAREGPT, PERCENT, true },
+    /* the published Orca: a counter of slots, max_model_len for each request */
+    [REAL] = { "orca-real", PAPER_SHAREGPT, PERCENT, true },
+    [FIRST_FIT] = { "oracle:alloc=first-fit", PAPER_SHAREGPT, PERCENT, true },
+    [BEST_FIT] = { "oracle:alloc=best-fit", PAPER_SHAREGPT, PERCENT, true },
     [IDEAL] = { "oracle:alloc=ideal", PAPER_SHAREGPT, PERCENT, true },
+    [VATTN] = { "vattn:page=64K", PAPER_SHAREGPT, PERCENT, true },
     { NULL, PAPER_SHAREGPT, 0, false },
 };
 

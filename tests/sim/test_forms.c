@@ -140,6 +140,20 @@ static void test_fork_against_sum(void **state)
     }
 }
 
+/* A request without output stands for no step and does not count. */
+static void test_prefill_only_does_not_count(void **state)
+{
+    (void)state;
+    const pkv_sim_request with[3] = { { 0, 5, 3 }, { 0, 700, 0 }, { 0, 1, 1 } };
+    const pkv_sim_request without[2] = { { 0, 5, 3 }, { 0, 1, 1 } };
+    pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+    pkv_sim_forms a = PKV_SIM_FORMS_INIT, b = PKV_SIM_FORMS_INIT;
+    assert_int_equal(pkv_sim_closed_forms(&cfg, with, 3, &a), PKV_OK);
+    assert_int_equal(pkv_sim_closed_forms(&cfg, without, 2, &b), PKV_OK);
+    assert_int_equal(a.n, 2);
+    assert_memory_equal(&a, &b, sizeof(a));
+}
+
 /* No request counts: everything is 0, nothing is divided by 0. */
 static void test_nothing_counts(void **state)
 {
@@ -325,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_percentiles_are_monotone),
         cmocka_unit_test(test_fork_by_hand),
         cmocka_unit_test(test_fork_against_sum),
+        cmocka_unit_test(test_prefill_only_does_not_count),
         cmocka_unit_test(test_nothing_counts),
         cmocka_unit_test(test_bound_by_hand),
         cmocka_unit_test(test_bound_against_definition),
