@@ -93,6 +93,8 @@ bool fragsim_options_parse(int argc, char **argv, fragsim_command command, frags
  * outlive it. False: it has complained. */
 bool fragsim_options_at(const fragsim_options *from, const int *k, fragsim_options *out);
 void fragsim_options_free(fragsim_options *opts);
+/* Was anything said of the bytes of a token? */
+bool fragsim_names_bytes(const fragsim_options *opts);
 void fragsim_help(FILE *out, fragsim_command command);
 const char *fragsim_command_name(fragsim_command command);
 
@@ -149,8 +151,9 @@ typedef struct fragsim_report {
     const fragsim_options *opts;
     const fragsim_input *input;
     pkv_sim_forms forms;
-    pkv_sim_cache_forms cache; /* struct_size 0: the input has no content */
-    fragsim_job *jobs;         /* [n_jobs], a policy each */
+    pkv_sim_cache_forms cache;  /* struct_size 0: the input has no content */
+    int32_t cache_block_tokens; /* that `cache` is for */
+    fragsim_job *jobs;          /* [n_jobs], a policy each */
     int n_jobs;
     char notes[FRAGSIM_MAX_NOTES][FRAGSIM_NOTE_BYTES];
     int n_notes;
@@ -179,6 +182,9 @@ char *fragsim_json(const fragsim_report *report);
 char *fragsim_csv(const fragsim_report *report);
 char *fragsim_series_csv(const fragsim_report *report);  /* time series of all jobs */
 char *fragsim_events_text(const fragsim_report *report); /* JSON lines of all jobs */
+
+/* Notes about the results of all jobs. */
+void fragsim_note_results(fragsim_report *report);
 
 /* Is gnuplot there? */
 bool fragsim_can_draw(void);

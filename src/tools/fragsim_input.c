@@ -16,13 +16,24 @@ typedef struct listener {
     int read_errno; /* of the read that failed; 0: none did */
 } listener;
 
+/* The library names its own field; here it is an option. */
+static void complain_of_file(const char *path, const char *text)
+{
+    static const char field[] = " (hash_block_tokens)";
+    const char *at = strstr(text, field);
+    if (!at) fragsim_complain("%s: %s", path, text);
+    else
+        fragsim_complain("%s: %.*s; give --hash-block-size%s", path, (int)(at - text), text,
+                         at + strlen(field));
+}
+
 static void listen_to(void *ctx, pkv_log_level level, const char *text)
 {
     const listener *l = ctx;
     if (level == PKV_LOG_ERROR && l->read_errno != 0)
         fragsim_complain("%s: %s: %s; give a readable file, or - for stdin", l->path, text,
                          strerror(l->read_errno));
-    else if (level == PKV_LOG_ERROR) fragsim_complain("%s: %s", l->path, text);
+    else if (level == PKV_LOG_ERROR) complain_of_file(l->path, text);
     else fragsim_note(l->report, "%s: %s", l->path, text);
 }
 

@@ -183,6 +183,13 @@ bool fragsim_options_check(const fragsim_options *o)
     return check_rivals(o) && check_needs(o) && check_outputs(o);
 }
 
+bool fragsim_names_bytes(const fragsim_options *o)
+{
+    return fragsim_given(o, "--model") || fragsim_given(o, "--layers") ||
+           fragsim_given(o, "--kv-memory") || fragsim_given(o, "--kv-dtype") ||
+           fragsim_given(o, "--tensor-parallel");
+}
+
 /* ---------------------------------------------------------------- policies */
 
 static void log_complaint(void *ctx, pkv_log_level level, const char *text)

@@ -9,43 +9,6 @@
 
 #define MAP_CELLS 128 /* of the memory map in pictures: as wide as a page shows */
 
-/* A buddy chunk for max_model_len that wastes more than a fifth. */
-static void note_rounding(fragsim_report *rep)
-{
-    int64_t chunk = 1;
-    const int64_t limit = rep->opts->sim.max_model_len;
-    while (chunk < limit) chunk *= 2;
-    if (5 * chunk <= 6 * limit) return;
-    for (int k = 0; k < rep->n_jobs; k++) {
-        const pkv_sim_policy *p = &rep->jobs[k].cfg.policy;
-        if (p->kind != PKV_SIM_MAX || p->addr != PKV_SIM_ADDR_BUDDY) continue;
-        fragsim_note(rep,
-                     "max: a buddy chunk for --max-model-len %lld has %lld slots, %.2f times "
-                     "as many; max:alloc=ideal does not round",
-                     (long long)limit, (long long)chunk, (double)chunk / (double)limit);
-        return;
-    }
-}
-
-static void note_results(fragsim_report *rep)
-{
-    int64_t waited_ns = 0;
-    note_rounding(rep);
-    for (int k = 0; k < rep->n_jobs; k++) {
-        const pkv_sim_result *r = &rep->jobs[k].result;
-        waited_ns += r->waited_ns;
-        if (r->n_too_long > 0)
-            fragsim_note(rep,
-                         "%s: %lld of %lld requests are too long and were rejected, the first is "
-                         "number %lld",
-                         rep->jobs[k].name, (long long)r->n_too_long, (long long)r->n_requests,
-                         (long long)r->first_too_long + 1);
-    }
-    if (waited_ns == 0)
-        fragsim_note(rep, "no pressure: nobody waits in the window, so policies tie in batch and "
-                          "latency; a smaller pool or a higher rate shows differences");
-}
-
 static int terminal_width(void)
 {
     struct winsize size;
@@ -98,12 +61,26 @@ static bool make_jobs(fragsim_report *rep)
     return true;
 }
 
+static bool look_up_cache(fragsim_report *rep, int32_t block_tokens)
+{
+    const fragsim_input *in = rep->input;
+    if (!in->content.ids) return true;
+    pkv_sim_cache_forms forms = PKV_SIM_CACHE_FORMS_INIT;
+    const pkv_status status =
+        pkv_sim_cache_bound(&in->content, in->reqs, in->n, block_tokens, NULL, &forms);
+    if (status != PKV_OK) return fragsim_complain("%s", pkv_status_text(status));
+    rep->cache = forms;
+    rep->cache_block_tokens = block_tokens;
+    return true;
+}
+
 static int run_loaded(fragsim_report *rep)
 {
     const fragsim_options *opts = rep->opts;
     pkv_sim_config cfg = opts->sim;
     for (int k = 0; k < opts->n_policies; k++)
-        if (opts->policies[k].kind == PKV_SIM_PAGED) cfg.policy = opts->policies[k];
+        if (opts->policies[k].kind == PKV_SIM_PAGED && !cfg.policy.prefix)
+            cfg.policy = opts->policies[k];
     rep->forms = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
     const pkv_status forms =
         pkv_sim_closed_forms(&cfg, rep->input->reqs, rep->input->n, &rep->forms);
@@ -111,12 +88,12 @@ static int run_loaded(fragsim_report *rep)
         fragsim_complain("%s", pkv_status_text(forms));
         return FRAGSIM_ERROR;
     }
-    if (!make_jobs(rep)) return FRAGSIM_ERROR;
+    if (!look_up_cache(rep, cfg.policy.block_tokens) || !make_jobs(rep)) return FRAGSIM_ERROR;
     const pkv_status status =
         fragsim_simulate(rep->jobs, rep->n_jobs, opts->threads, fragsim_shows_progress(opts));
     if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;
     if (status != PKV_OK) return FRAGSIM_ERROR;
-    note_results(rep);
+    fragsim_note_results(rep);
     if (!write_report(rep)) return FRAGSIM_ERROR;
     int64_t n_finished = 0;
     for (int k = 0; k < rep->n_jobs; k++) n_finished += rep->jobs[k].result.n_finished;
