@@ -202,6 +202,9 @@ bool fragsim_write_whole(const char *path, const char *text);
 
 /* "pkv-fragsim: ..." and a newline to stderr. Returns false. */
 bool fragsim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* `text` and a newline, in lines of up to `width` columns; the first begins at `column`, the others
+ * are indented by `left`. */
+void fragsim_put_wrapped(FILE *out, const char *text, int column, int left, int width);
 /* Add a note to the report; what does not fit is dropped. */
 void fragsim_note(fragsim_report *report, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -2,6 +2,7 @@
 #include "fragsim_capacity.h"
 
 #include "fragsim_outputs.h"
+#include "fragsim_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,8 +70,8 @@ static bool write_out(const fragsim_capacity_report *rep, const fragsim_report *
     }
     if (!o->quiet && !on_stdout) {
         fragsim_capacity_print(stdout, rep);
-        for (int k = 0; k < notes->n_notes; k++)
-            printf("%snote: %s\n", k == 0 ? "\n" : "", notes->notes[k]);
+        if (notes->n_notes > 0) putchar('\n');
+        fragsim_print_notes(stdout, notes, 80);
     }
     if (fflush(stdout) == 0 && !ferror(stdout)) return fragsim_files_keep(&files);
     fragsim_complain("stdout: writing failed: %s", strerror(errno));

@@ -284,7 +284,11 @@ bool fragsim_input_load(const fragsim_options *opts, fragsim_report *report, fra
 {
     *out = (fragsim_input){ .trace = PKV_SIM_TRACE_INIT };
     const bool ok = opts->trace_path ? load_trace(opts, report, out) : draw(opts, report, out);
-    return ok && share_prefix(opts, out) && describe(out);
+    if (!ok || !share_prefix(opts, out)) return false;
+    if (opts->command == FRAGSIM_INSPECT && opts->block_tokens >= 0 && !out->content.ids)
+        return fragsim_complain("%s: --block-tokens has no use: there are no content ids",
+                                opts->trace_path);
+    return describe(out);
 }
 
 void fragsim_input_free(fragsim_input *input)

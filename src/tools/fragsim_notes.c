@@ -71,7 +71,7 @@ static void note_sharing(fragsim_report *rep)
                          "%s: nothing is known of what the prompts say, so none share; a trace "
                          "with content ids or --shared-prefix N would tell",
                          rep->jobs[k].name);
-        else if (c->below_block > 0)
+        else if (100 * c->below_block >= c->found_tokens && c->below_block > 0)
             fragsim_note(rep,
                          "%lld of %lld shareable prompt tokens are shareable but below a block of "
                          "%d; smaller blocks would find more of them",

@@ -103,6 +103,8 @@ static const fragsim_option options[] = {
       AT(model.tensor_parallel), 1, 1024, "workers that share the heads (1)" },
     { "--block-tokens", "--block-size", "N", R | S | C, MANY, fragsim_set_whole64, AT(block_tokens), 1,
       1024, "tokens per block of paged without block=, and of --num-blocks (16)" },
+    { "--block-tokens", "--block-size", "N", I, false, fragsim_set_whole64, AT(block_tokens), 1, 1024,
+      "of the cache whose hits are estimated (16)" },
     { "--max-model-len", NULL, "N", R | S | C, MANY, fragsim_set_whole32, AT(sim.max_model_len), 1,
       1 << 30, "longest prompt + output (2048)" },
     { "--watermark", NULL, "W", R | S | C, MANY, fragsim_set_watermark, 0, 0, 0,
@@ -180,24 +182,6 @@ _Static_assert(N_OPTIONS <= 128, "fragsim_options.given has a bit per row");
 
 /* ---------------------------------------------------------------- help */
 
-/* `text` in lines of up to `width` columns from `left` on; the first begins at `column`. */
-static void put_wrapped(FILE *out, const char *text, int column, int left, int width)
-{
-    bool first = true;
-    while (*text) {
-        const size_t len = strcspn(text, " ");
-        if (!first && column + (int)len + 1 > width) {
-            fprintf(out, "\n%*s", left, "");
-            column = left;
-            first = true;
-        }
-        column += fprintf(out, "%s%.*s", first ? "" : " ", (int)len, text);
-        first = false;
-        text += len + (text[len] == ' ');
-    }
-    fputc('\n', out);
-}
-
 static void put_option(FILE *out, const fragsim_option *o)
 {
     const int left = 34, width = 100;
@@ -206,7 +190,7 @@ static void put_option(FILE *out, const fragsim_option *o)
                 o->value ? " " : "", o->value ? o->value : "");
     if (len < left) fprintf(out, "%*s", left - len, "");
     else fprintf(out, "\n%*s", left, "");
-    put_wrapped(out, o->help, left, left, width);
+    fragsim_put_wrapped(out, o->help, left, left, width);
 }
 
 static const char *purpose(fragsim_command command)
@@ -236,7 +220,7 @@ void fragsim_help(FILE *out, fragsim_command command)
 {
     const bool runs = (command & (FRAGSIM_RUN | FRAGSIM_SWEEP | FRAGSIM_PAPER)) != 0;
     const int column = fprintf(out, "pkv-fragsim %s ", fragsim_command_name(command));
-    put_wrapped(out, purpose(command), column, 0, 100);
+    fragsim_put_wrapped(out, purpose(command), column, 0, 100);
     fprintf(out, "Defaults in parentheses.\n");
     for (size_t k = 0; k < N_OPTIONS; k++) {
         const fragsim_option *o = &options[k];

@@ -262,7 +262,7 @@ static bool resolve_policies(fragsim_options *o)
     if (o->n_policies == 0)
         for (size_t k = 0; k < sizeof(usual) / sizeof(usual[0]); k++)
             o->policy_texts[o->n_policies++] = usual[k];
-    bool used = o->num_blocks >= 0 || o->command == FRAGSIM_CAPACITY;
+    bool used = o->num_blocks >= 0 || (o->command & (FRAGSIM_CAPACITY | FRAGSIM_INSPECT)) != 0;
     const pkv_logger log = { log_complaint, NULL };
     for (int k = 0; k < o->n_policies; k++) {
         pkv_sim_policy *p = &o->policies[k];

@@ -136,15 +136,18 @@ static void print_ratios(FILE *out, const fragsim_report *rep)
 {
     char name[PKV_SIM_POLICY_NAME_BYTES];
     const int n = rep->n_jobs;
+    bool any = false;
     for (int p = 0; p < n; p++) {
         if (rep->opts->policies[p].kind != PKV_SIM_PAGED) continue;
         int column = 0;
         for (int k = 0; k < n; k++) {
             if (rep->opts->policies[k].kind == PKV_SIM_PAGED || rep->jobs[k].result.mean_batch <= 0)
                 continue;
-            if (column == 0)
-                column = fprintf(out, "\nbatch of %s:", fragsim_label(&rep->jobs[p], name)) - 1;
-            else if (column < 56) column += fprintf(out, ",");
+            if (column == 0) {
+                if (!any) fputc('\n', out);
+                any = true;
+                column = fprintf(out, "batch of %s:", fragsim_label(&rep->jobs[p], name));
+            } else if (column < 56) column += fprintf(out, ",");
             else column = fprintf(out, ",\n   ") - 2;
             column += fprintf(out, " %.2fx %s",
                               rep->jobs[p].result.mean_batch / rep->jobs[k].result.mean_batch,
@@ -176,6 +179,14 @@ static void print_cache(FILE *out, const fragsim_report *rep)
             100.0 * (double)c->found_block_tokens / (double)c->prompt_tokens);
 }
 
+void fragsim_print_notes(FILE *out, const fragsim_report *rep, int width)
+{
+    for (int k = 0; k < rep->n_notes; k++) {
+        const int column = fprintf(out, "note: ");
+        fragsim_put_wrapped(out, rep->notes[k], column, column, width);
+    }
+}
+
 void fragsim_print_report(FILE *out, const fragsim_report *rep, int width, bool colour)
 {
     fragsim_print_input(out, rep->input, rep->opts);
@@ -188,7 +199,7 @@ void fragsim_print_report(FILE *out, const fragsim_report *rep, int width, bool 
     print_ratios(out, rep);
     print_forms(out, rep);
     print_cache(out, rep);
-    for (int k = 0; k < rep->n_notes; k++)
-        fprintf(out, "%snote: %s\n", k == 0 ? "\n" : "", rep->notes[k]);
+    if (rep->n_notes > 0) fputc('\n', out);
+    fragsim_print_notes(out, rep, width);
     if (rep->opts->print_repro) fprintf(out, "\n%s\n", rep->opts->repro);
 }

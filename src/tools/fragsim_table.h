@@ -16,6 +16,8 @@ void fragsim_print_config(FILE *out, const fragsim_report *report);
 /* Tables that only some runs need: caches, moves, goals, places, memory over time. */
 void fragsim_print_details(FILE *out, const fragsim_report *report);
 
+void fragsim_print_notes(FILE *out, const fragsim_report *report, int width);
+
 #define FRAGSIM_TENTHS 10
 /* Arrivals per second in each tenth of the span. False: all arrive at one time. */
 bool fragsim_profile(const fragsim_input *input, double rates[FRAGSIM_TENTHS]);
