@@ -210,6 +210,10 @@ typedef struct pkv__sim_policy_ops {
 extern const pkv__sim_policy_ops pkv__sim_policy_contig, pkv__sim_policy_static;
 extern const pkv__sim_policy_ops pkv__sim_policy_paged, pkv__sim_policy_vattn;
 
+/* pkv_sim_run against this table, whatever the kind; arguments have been checked. */
+pkv_status pkv__sim_run_policy(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
+                               const pkv__sim_policy_ops *ops, pkv_sim_result *out);
+
 /* Sequences of each request. */
 int32_t pkv__sim_n_seqs(const pkv_sim_policy *policy);
 

@@ -85,21 +85,19 @@ static int32_t resident_of(const void *engine, int64_t r)
 }
 
 static pkv_status engine_init(pkv__sim_engine *e, const pkv_sim_config *cfg,
-                              const pkv_sim_request *reqs, int64_t n)
+                              const pkv_sim_request *reqs, int64_t n,
+                              const pkv__sim_policy_ops *ops)
 {
     *e = (pkv__sim_engine){
         .cfg = cfg,
         .reqs = reqs,
         .n = n,
-        .ops = ops_of(cfg->policy.kind),
+        .ops = ops,
         .n_seqs = pkv__sim_n_seqs(&cfg->policy),
         .last_to_run = PKV__NOBODY,
         .tried_epoch = -1,
         .first_too_long = -1,
     };
-    if (!e->ops)
-        return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "policy: kind %d is not there",
-                           (int)cfg->policy.kind);
     e->account.window = choose_window(cfg, reqs, n);
     e->account.window_end_ns = cfg->concurrency > 0 ? INT64_MAX : reqs[n - 1].arrival_ns;
     pkv_status status = make_lists(e);
@@ -133,14 +131,16 @@ static bool latency_of(const pkv__sim_req *q, int32_t o, latency_kind kind, doub
         *value = e2e;
         return true;
     case LATENCY_NORM:
+        if (o < 1) return false;
         *value = e2e / o;
-        return o >= 1;
+        return true;
     case LATENCY_TTFT:
         *value = (double)(q->first_token_ns - q->arrival_ns) / NS_PER_S;
         return true;
     case LATENCY_TPOT:
+        if (o < 2) return false;
         *value = (double)(q->finish_ns - q->first_token_ns) / NS_PER_S / (o - 1);
-        return o >= 2;
+        return true;
     case LATENCY_RESIDENCE:
         *value = (double)q->residence_ns / NS_PER_S;
         return true;
@@ -218,6 +218,21 @@ static pkv_status collect(const pkv__sim_engine *e, pkv_sim_result *out)
     return PKV_OK;
 }
 
+pkv_status pkv__sim_run_policy(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
+                               const pkv__sim_policy_ops *ops, pkv_sim_result *out)
+{
+    pkv__sim_engine e;
+    pkv_status status = engine_init(&e, cfg, reqs, n, ops);
+    if (status != PKV_OK) return status;
+    status = pkv__engine_run(&e);
+    if (status == PKV_OK && e.n_finished + e.n_too_long != n)
+        status = pkv__refuse(&cfg->log, PKV_E_CORRUPT, "%lld of %lld requests are unaccounted for",
+                             (long long)(n - e.n_finished - e.n_too_long), (long long)n);
+    if (status == PKV_OK) status = collect(&e, out);
+    engine_deinit(&e);
+    return status;
+}
+
 pkv_status pkv_sim_run(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
                        pkv_sim_result *out)
 {
@@ -228,14 +243,8 @@ pkv_status pkv_sim_run(const pkv_sim_config *cfg, const pkv_sim_request *reqs, i
     if (n == 0) return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG, "a run needs a request");
     status = pkv__sim_check_extras(cfg, reqs, n);
     if (status != PKV_OK) return status;
-    pkv__sim_engine e;
-    status = engine_init(&e, cfg, reqs, n);
-    if (status != PKV_OK) return status;
-    status = pkv__engine_run(&e);
-    if (status == PKV_OK && e.n_finished + e.n_too_long != n)
-        status = pkv__refuse(&cfg->log, PKV_E_CORRUPT, "%lld of %lld requests are unaccounted for",
-                             (long long)(n - e.n_finished - e.n_too_long), (long long)n);
-    if (status == PKV_OK) status = collect(&e, out);
-    engine_deinit(&e);
-    return status;
+    const pkv__sim_policy_ops *ops = ops_of(cfg->policy.kind);
+    if (ops) return pkv__sim_run_policy(cfg, reqs, n, ops, out);
+    return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "policy: kind %d is not there",
+                       (int)cfg->policy.kind);
 }
