@@ -244,6 +244,9 @@ static void random_policy(pkv__rng *rng, random_case *c, const char *text)
     if (p->kind == PKV_SIM_PAGED) p->block_tokens = 1 + (int32_t)below(rng, 20);
     if (p->group != PKV_SIM_GROUP_NONE) p->n_seqs = 1 + (int32_t)below(rng, 4);
     if (p->group == PKV_SIM_GROUP_BEAM) p->switch_ppm = (int32_t)below(rng, 1000001);
+    if (p->kind == PKV_SIM_VATTN) /* at least one page, at most 20 or so */
+        c->cfg.tensor_token_bytes =
+            (int32_t)((1 + below(rng, 20)) * p->page_bytes / c->cfg.pool_tokens + 1);
     if (p->kind == PKV_SIM_ORCA_REAL) p->max_tokens = (int32_t)below(rng, 2) * 60;
 }
 
@@ -258,7 +261,23 @@ static void test_policies(void **state)
         "oracle:alloc=ideal",
         "oracle:alloc=first-fit",
         "oracle:alloc=best-fit",
+        "oracle:alloc=next-fit",
+        "oracle:alloc=compact",
+        "max:alloc=compact",
+        "static-batch",
+        "static-batch:alloc=ideal",
+        "orca-real",
+        "vattn:page=64K",
+        "vattn:page=2M",
         "paged",
+        "paged+swap",
+        "paged+prefix",
+        "paged+prefix+swap",
+        "paged+fork:n=3",
+        "paged+fork+prefix:n=2",
+        "paged+fork+swap:n=2",
+        "paged+beam:width=3,switch=0.3",
+        "paged+prefix+beam+swap:width=2,switch=0.5",
     };
     const uint64_t first = first_seed(1), n_cases = getenv("PKV_SEED") ? 1 : 150;
     totals sum = { 0 };
