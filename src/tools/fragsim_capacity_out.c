@@ -139,10 +139,10 @@ char *fragsim_capacity_json(const fragsim_capacity_report *rep, const fragsim_re
     fragsim_json_put(o, "requests", fragsim_json_requests(rep->input));
     fragsim_json_put(o, "closed_forms", fragsim_json_forms(&rep->forms));
     for (int k = 0; k < rep->opts->n_policies; k++)
-        json_array_append_new(packings, packing_json(&rep->packings[k]));
+        fragsim_json_append(packings, packing_json(&rep->packings[k]));
     fragsim_json_put(o, "full_length", packings);
     for (int k = 0; k < FRAGSIM_BLOCK_SIZES; k++)
-        json_array_append_new(blocks, block_json(&rep->blocks[k], any));
+        fragsim_json_append(blocks, block_json(&rep->blocks[k], any));
     fragsim_json_put(o, "block_sizes", blocks);
     fragsim_json_put(o, "block", block_json(&rep->blocks[FRAGSIM_BLOCK_SIZES], any));
     fragsim_json_put(o, "notes", fragsim_json_notes(notes));

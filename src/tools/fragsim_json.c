@@ -7,7 +7,7 @@ static json_t *config_json(const fragsim_report *rep)
     fragsim_json_put(o, "window", json_string(fragsim_window_name(rep->jobs[0].result.window)));
     fragsim_json_put(o, "model", fragsim_json_model(rep->opts));
     for (int k = 0; k < rep->n_jobs; k++)
-        json_array_append_new(policies, json_string(rep->jobs[k].name));
+        fragsim_json_append(policies, json_string(rep->jobs[k].name));
     fragsim_json_put(o, "policies", policies);
     return o;
 }
@@ -40,7 +40,7 @@ char *fragsim_json(const fragsim_report *rep)
     fragsim_json_put(o, "closed_forms", fragsim_json_forms(&rep->forms));
     fragsim_json_put(o, "infinite_cache", cache_json(&rep->cache));
     for (int k = 0; k < rep->n_jobs; k++)
-        json_array_append_new(policies, fragsim_json_policy(&rep->jobs[k]));
+        fragsim_json_append(policies, fragsim_json_policy(&rep->jobs[k]));
     fragsim_json_put(o, "policies", policies);
     fragsim_json_put(o, "notes", fragsim_json_notes(rep));
     return fragsim_json_text(o);

@@ -7,9 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Half a report must not be taken for a whole one. JSON is made before anything is written, so
+ * nothing is left behind. */
+static void need(int result)
+{
+    if (result == 0) return;
+    fragsim_complain("out of memory for the JSON report");
+    exit(FRAGSIM_ERROR);
+}
+
 void fragsim_json_put(json_t *to, const char *key, json_t *value)
 {
-    json_object_set_new(to, key, value);
+    need(json_object_set_new(to, key, value));
+}
+
+void fragsim_json_append(json_t *to, json_t *value)
+{
+    need(json_array_append_new(to, value));
 }
 
 json_t *fragsim_json_real(bool known, double value)
@@ -299,7 +313,7 @@ json_t *fragsim_json_notes(const fragsim_report *rep)
 {
     json_t *notes = json_array();
     for (int k = 0; k < rep->n_notes; k++)
-        json_array_append_new(notes, fragsim_json_string(rep->notes[k]));
+        fragsim_json_append(notes, fragsim_json_string(rep->notes[k]));
     return notes;
 }
 

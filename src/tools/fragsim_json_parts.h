@@ -1,5 +1,5 @@
-/* Pieces of JSON that several reports share. Each returns a new reference; NULL is no memory, which
- * jansson passes on. */
+/* Pieces of JSON that several reports share. Each returns a new reference; NULL is no memory, and
+ * the program ends where it would be put into something. */
 #ifndef PKV_TOOLS_FRAGSIM_JSON_PARTS_H
 #define PKV_TOOLS_FRAGSIM_JSON_PARTS_H
 
@@ -21,7 +21,9 @@ json_t *fragsim_json_notes(const fragsim_report *report);
 /* The whole text with a newline at its end, and `root` is given back. */
 char *fragsim_json_text(json_t *root);
 
+/* Both take the reference. */
 void fragsim_json_put(json_t *to, const char *key, json_t *value);
+void fragsim_json_append(json_t *to, json_t *value);
 json_t *fragsim_json_real(bool known, double value);
 json_t *fragsim_json_whole(bool known, int64_t value);
 json_t *fragsim_json_string(const char *text); /* NULL becomes null */

@@ -171,10 +171,10 @@ static json_t *axes_json(const fragsim_options *o)
     for (int a = 0; a < o->n_axes; a++) {
         json_t *axis = json_object(), *values = json_array();
         for (int v = 0; v < o->axes[a].n; v++)
-            json_array_append_new(values, json_string(o->axes[a].values[v]));
+            fragsim_json_append(values, json_string(o->axes[a].values[v]));
         fragsim_json_put(axis, "option", json_string(o->axes[a].option));
         fragsim_json_put(axis, "values", values);
-        json_array_append_new(axes, axis);
+        fragsim_json_append(axes, axis);
     }
     return axes;
 }
@@ -204,7 +204,7 @@ static json_t *knees_json(const fragsim_sweep_report *rep)
                          fragsim_json_real(knee->alone_s >= 0, knee->alone_s));
         fragsim_json_put(o, "requests_per_s", fragsim_json_real(any, (double)micro / 1e6));
         fragsim_json_put(o, "highest_tried", json_boolean(knee->highest));
-        json_array_append_new(knees, o);
+        fragsim_json_append(knees, o);
     }
     return knees;
 }
@@ -220,7 +220,7 @@ static bool put_inputs(const fragsim_sweep_report *rep, json_t *inputs)
         if (!ok) break;
         json_t *o = fragsim_json_input(at, &rep->inputs[n]);
         fragsim_json_put(o, "requests", fragsim_json_requests(&rep->inputs[n]));
-        json_array_append_new(inputs, o);
+        fragsim_json_append(inputs, o);
         fragsim_options_free(at);
         n++;
     }
@@ -235,7 +235,7 @@ static json_t *point_json(const fragsim_sweep_report *rep, const fragsim_sweep_p
     fragsim_json_put(o, "input", json_integer(point->input));
     fragsim_json_put(o, "config", fragsim_json_config(&point->jobs[0]));
     for (int p = 0; p < point->n_jobs; p++)
-        json_array_append_new(policies, fragsim_json_policy(&point->jobs[p]));
+        fragsim_json_append(policies, fragsim_json_policy(&point->jobs[p]));
     fragsim_json_put(o, "policies", policies);
     return o;
 }
@@ -246,9 +246,9 @@ char *fragsim_sweep_json(const fragsim_sweep_report *rep)
     json_t *inputs = json_array(), *points = json_array(), *notes = json_array();
     const bool ok = put_inputs(rep, inputs);
     for (int i = 0; i < rep->n_points; i++)
-        json_array_append_new(points, point_json(rep, &rep->points[i]));
+        fragsim_json_append(points, point_json(rep, &rep->points[i]));
     for (int k = 0; k < rep->n_notes; k++)
-        json_array_append_new(notes, fragsim_json_string(rep->notes[k]));
+        fragsim_json_append(notes, fragsim_json_string(rep->notes[k]));
     fragsim_json_put(o, "axes", axes_json(rep->opts));
     fragsim_json_put(o, "knee_factor",
                      fragsim_json_real(rep->n_knees > 0, (double)rep->opts->knee_micro / 1e6));
