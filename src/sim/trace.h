@@ -127,8 +127,14 @@ int pkv__trace_find(const pkv__text *names, int n, const char *name);
 
 /* ---------------------------------------------------------------- content ids */
 
-/* 64-bit ids to dense indices in order of first appearance, and the list of indices of all rows.
- * An id is a sign and 64 bits, so that nothing from -2^63 to 2^64 - 1 is like anything else. */
+/* An id as a trace has it: a sign and 64 bits, so that nothing from -2^63 to 2^64 - 1 is like
+ * anything else. */
+typedef struct pkv__id {
+    uint64_t bits;
+    bool negative;
+} pkv__id;
+
+/* Ids to dense indices in order of first appearance, and the list of indices of all rows. */
 typedef struct pkv__ids {
     const pkv_allocator *alloc;
     struct pkv__ids_entry *table; /* [cap]; a power of two, at most half full */
@@ -139,8 +145,9 @@ typedef struct pkv__ids {
 } pkv__ids;
 
 void pkv__ids_deinit(pkv__ids *ids);
-/* Append the index of an id to the list. */
-pkv_status pkv__ids_append(pkv__ids *ids, uint64_t bits, bool negative);
+/* Append the indices of n <= PKV__IDS_AT_ONCE ids to the list. */
+#define PKV__IDS_AT_ONCE 32
+pkv_status pkv__ids_append(pkv__ids *ids, const pkv__id *from, int n);
 
 /* ---------------------------------------------------------------- JSON */
 

@@ -28,15 +28,17 @@ static uint64_t mixed(uint64_t x)
     return x ^ (x >> 33);
 }
 
-/* Where an id is, or the empty entry where it belongs. */
-static struct pkv__ids_entry *place(const pkv__ids *ids, uint64_t bits, bool negative)
+static uint64_t first_place(const pkv__ids *ids, uint64_t bits)
 {
-    const uint64_t mask = (uint64_t)ids->cap - 1;
-    uint64_t k = (mixed(bits / GROUP) * GROUP + bits % GROUP) & mask;
-    for (;; k = (k + 1) & mask) {
+    return (mixed(bits / GROUP) * GROUP + bits % GROUP) & ((uint64_t)ids->cap - 1);
+}
+
+/* Where an id is, or the empty entry where it belongs; k is its first place. */
+static struct pkv__ids_entry *find(const pkv__ids *ids, uint64_t k, uint64_t bits, bool negative)
+{
+    for (;; k = (k + 1) & ((uint64_t)ids->cap - 1)) {
         struct pkv__ids_entry *e = &ids->table[k];
-        if (e->number == 0) return e;
-        if (e->bits == bits && (e->number < 0) == negative) return e;
+        if (e->number == 0 || (e->bits == bits && (e->number < 0) == negative)) return e;
     }
 }
 
@@ -52,7 +54,8 @@ static pkv_status grow_table(pkv__ids *ids)
     ids->cap = cap;
     for (int64_t k = 0; k < old.cap; k++) {
         const struct pkv__ids_entry *e = &old.table[k];
-        if (e->number != 0) *place(ids, e->bits, e->number < 0) = *e;
+        if (e->number == 0) continue;
+        *find(ids, first_place(ids, e->bits), e->bits, e->number < 0) = *e;
     }
     pkv__free(ids->alloc, old.table, (size_t)old.cap * sizeof(*old.table));
     return PKV_OK;
@@ -70,22 +73,34 @@ static pkv_status grow_list(pkv__ids *ids)
     return PKV_OK;
 }
 
-pkv_status pkv__ids_append(pkv__ids *ids, uint64_t bits, bool negative)
+/* Index of an id, which is new if it is not there. */
+static int32_t index_of(pkv__ids *ids, uint64_t k, pkv__id id)
 {
-    if (2 * (int64_t)ids->n_distinct >= ids->cap) {
+    struct pkv__ids_entry *e = find(ids, k, id.bits, id.negative);
+    if (e->number == 0) {
+        ids->n_distinct++;
+        *e = (struct pkv__ids_entry){ id.bits, id.negative ? -ids->n_distinct : ids->n_distinct };
+    }
+    return (e->number < 0 ? -e->number : e->number) - 1;
+}
+
+pkv_status pkv__ids_append(pkv__ids *ids, const pkv__id *from, int n)
+{
+    uint64_t places[PKV__IDS_AT_ONCE];
+    if (ids->n_distinct > INT32_MAX - n) return PKV_E_NO_MEMORY;
+    if (2 * ((int64_t)ids->n_distinct + n) > ids->cap) {
         const pkv_status status = grow_table(ids);
         if (status != PKV_OK) return status;
     }
-    if (ids->n == ids->list_cap) {
+    if (ids->n + n > ids->list_cap) {
         const pkv_status status = grow_list(ids);
         if (status != PKV_OK) return status;
     }
-    struct pkv__ids_entry *e = place(ids, bits, negative);
-    if (e->number == 0) {
-        if (ids->n_distinct == INT32_MAX) return PKV_E_NO_MEMORY;
-        ids->n_distinct++;
-        *e = (struct pkv__ids_entry){ bits, negative ? -ids->n_distinct : ids->n_distinct };
+    /* Places of a large table are far apart: ask memory for all of them before looking at one. */
+    for (int k = 0; k < n; k++) {
+        places[k] = first_place(ids, from[k].bits);
+        PKV_PREFETCH(&ids->table[places[k]]);
     }
-    ids->list[ids->n++] = (e->number < 0 ? -e->number : e->number) - 1;
+    for (int k = 0; k < n; k++) ids->list[ids->n++] = index_of(ids, places[k], from[k]);
     return PKV_OK;
 }

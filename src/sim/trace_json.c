@@ -248,9 +248,9 @@ static bool skip_value(pkv__json *js)
 /* ---------------------------------------------------------------- content ids */
 
 /* A whole number of -2^63 .. 2^64 - 1; false: it is not, or not only. */
-static bool take_id(pkv__json *js, uint64_t *bits, bool *negative)
+static bool take_id(pkv__json *js, pkv__id *out)
 {
-    *negative = take(js, '-');
+    const bool negative = take(js, '-');
     const char *start = js->at;
     uint64_t value = 0;
     for (; js->at < js->end && is_digit(*js->at); js->at++) {
@@ -259,28 +259,35 @@ static bool take_id(pkv__json *js, uint64_t *bits, bool *negative)
         value = 10 * value + digit;
     }
     if (js->at == start || (*start == '0' && js->at - start > 1)) return false;
-    if (*negative && value > UINT64_C(1) << 63) return false;
-    if (value == 0) *negative = false;
-    *bits = *negative ? 0 - value : value;
+    if (negative && value > UINT64_C(1) << 63) return false;
+    *out = (pkv__id){ value, negative && value > 0 };
     return true;
+}
+
+static bool append_ids(pkv__json *js, const pkv__id *ids, int n)
+{
+    js->status = pkv__ids_append(js->ids, ids, n);
+    js->n_ids += n;
+    return js->status == PKV_OK;
 }
 
 /* A list of ids from its [ on; false: it holds something else, or status is not PKV_OK. */
 static bool take_ids(pkv__json *js)
 {
-    uint64_t bits;
-    bool negative;
+    pkv__id ids[PKV__IDS_AT_ONCE];
+    int n = 0;
     if (!take(js, '[')) return false;
     skip_blanks(js);
     if (take(js, ']')) return true;
     for (;;) {
         skip_blanks(js);
-        if (!take_id(js, &bits, &negative)) return false;
-        js->status = pkv__ids_append(js->ids, bits, negative);
-        if (js->status != PKV_OK) return false;
-        js->n_ids++;
+        if (n == PKV__IDS_AT_ONCE) {
+            if (!append_ids(js, ids, n)) return false;
+            n = 0;
+        }
+        if (!take_id(js, &ids[n++])) return false;
         skip_blanks(js);
-        if (take(js, ']')) return true;
+        if (take(js, ']')) return append_ids(js, ids, n);
         if (!take(js, ',')) return false;
     }
 }
@@ -315,6 +322,7 @@ static bool read_value(pkv__json *js, bool is_ids, pkv__trace_value *out)
     const char c = start < js->end ? *start : '\0';
     if (c == '"') {
         out->kind = PKV__VALUE_STRING;
+        js->ids_bad |= is_ids;
         return read_string(js, &out->text);
     }
     if (is_ids && c != 'n' ? !read_ids(js) : !skip_value(js)) return false;

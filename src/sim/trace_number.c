@@ -32,12 +32,14 @@ static bool read_exponent(pkv__text text, size_t k, int *exponent)
     return true;
 }
 
+/* Not negative; -0 is 0. */
 static bool read_decimal(pkv__text text, decimal *out)
 {
     *out = (decimal){ 0 };
     int n_kept = 0;
     bool any = false, point = false;
-    size_t k = 0;
+    const bool minus = text.len > 0 && *text.at == '-';
+    size_t k = minus;
     for (; k < text.len; k++) {
         const char c = text.at[k];
         if (c == '.' && !point) {
@@ -55,7 +57,7 @@ static bool read_decimal(pkv__text text, decimal *out)
             out->exponent += !point;
         }
     }
-    if (!any) return false;
+    if (!any || (minus && (out->digits != 0 || out->cut))) return false;
     if (k == text.len) return true;
     return (text.at[k] == 'e' || text.at[k] == 'E') && read_exponent(text, k + 1, &out->exponent);
 }
@@ -111,8 +113,12 @@ bool pkv__trace_ns(pkv__text text, int64_t unit_ns, pkv__i128 *ns)
     decimal d;
     if (!read_decimal(text, &d)) return false;
     for (; d.exponent < 0 && unit_ns % 10 == 0; d.exponent++) unit_ns /= 10;
+    const pkv__i128 limit = (pkv__i128)100000000000000 * 100000000000000; /* 10^28 */
+    if (d.exponent == 0 && d.digits <= INT64_MAX) {                       /* the usual case */
+        *ns = d.digits * unit_ns;
+        return *ns < limit;
+    }
     for (; d.exponent < -MAX_POWER && d.digits != 0; d.exponent++) d.digits /= 10;
-    const pkv__i128 limit = power_of_10(28);
     for (; d.exponent > 0 && d.digits != 0; d.exponent--) {
         if (d.digits >= limit) return false;
         d.digits *= 10;

@@ -1,4 +1,4 @@
-/* Values in traces: token counts, seconds, dates. Expected values by hand, Unix times of dates from
+/* Values in traces: token counts, times, dates. Expected values by hand, Unix times of dates from
  * date(1). */
 #include "sim/trace.h"
 
@@ -30,6 +30,11 @@ static void test_token_counts(void **state)
         { "007", 7 },
         { "5.", 5 },
         { "0e99", 0 },
+        { "-0", 0 },
+        { "-0.0e1", 0 },
+        { "-0.0000000000000000000000000000000000000000000007", -1 },
+        { "-", -1 },
+        { "--1", -1 },
         { "2147483647", 2147483647 },
         { "2147483648", -2 },
         { "1e10", -2 },
@@ -66,22 +71,50 @@ static void test_token_counts(void **state)
     }
 }
 
-static void test_seconds(void **state)
+static void test_times(void **state)
 {
     (void)state;
-    pkv__i128 ns;
-    assert_true(pkv__trace_ns(text_of("19440110.0"), 1000000000, &ns));
-    assert_true(ns == (pkv__i128)19440110 * 1000000000);
-    /* an epoch with microseconds and more: nothing is lost */
-    assert_true(pkv__trace_ns(text_of("1700158546.680590123"), 1000000000, &ns));
-    assert_true(ns == (pkv__i128)1700158546680590123);
-    assert_true(pkv__trace_ns(text_of("0.0000000019"), 1000000000, &ns)); /* cut below a ns */
-    assert_true(ns == 1);
-    assert_true(pkv__trace_ns(text_of("1.5e-3"), 1000000000, &ns));
-    assert_true(ns == 1500000);
-    static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400" };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++)
+    static const struct {
+        const char *text;
+        int64_t unit_ns, high, low; /* ns = high * 10^18 + low */
+    } good[] = {
+        { "19440110.0", 1000000000, 0, 19440110000000000 },
+        /* an epoch with microseconds and more: nothing is lost */
+        { "1700158546.680590123", 1000000000, 1, 700158546680590123 },
+        { "1700158546680590123", 1, 1, 700158546680590123 },
+        { "1700158546680590.123", 1000, 1, 700158546680590123 },
+        { "0.0000000019", 1000000000, 0, 1 }, /* cut below a ns */
+        { "0.999", 1, 0, 0 },
+        { "1.5e-3", 1000000000, 0, 1500000 },
+        { "12", 1000000, 0, 12000000 },
+        { "12.25", 1000000, 0, 12250000 },
+        { "0.5", 3, 0, 1 },
+        { "0.33333333333333333", 3, 0, 0 },
+        { "2.6666666666666666667e1", 3, 0, 80 },
+        { "7", 60000000000, 0, 420000000000 }, /* minutes */
+        { "0.1", 60000000000, 0, 6000000000 },
+        { "0.00000000000000000000000000000000000000000000000000001e53", 7, 0, 7 },
+        { "9999999999", INT64_C(1000000000000000000), 9999999999, 0 },
+        { "0e400", 1000000000, 0, 0 },
+        { "-0", 1000000000, 0, 0 },
+        { "1e-400", INT64_MAX, 0, 0 },
+    };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(good); k++) {
+        pkv__i128 ns = -1;
+        const bool ok = pkv__trace_ns(text_of(good[k].text), good[k].unit_ns, &ns);
+        if (!ok || ns != (pkv__i128)good[k].high * INT64_C(1000000000000000000) + good[k].low)
+            fail_msg("%s of %lld ns", good[k].text, (long long)good[k].unit_ns);
+    }
+    static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400", "1e19.5" };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
+        pkv__i128 ns;
         assert_false(pkv__trace_ns(text_of(bad[k]), 1000000000, &ns));
+    }
+    pkv__i128 ns; /* 10^28 ns and more */
+    assert_false(pkv__trace_ns(text_of("10000000000"), INT64_C(1000000000000000000), &ns));
+    assert_false(pkv__trace_ns(text_of("10000000000.5"), INT64_C(1000000000000000000), &ns));
+    assert_false(pkv__trace_ns(text_of("12345678901234567890123456789"), 1, &ns));
+    assert_false(pkv__trace_ns(text_of("99999999999999999999999999999e5"), INT64_MAX, &ns));
 }
 
 /* Unix times of these dates from `date -u +%s`; 2000-01-01 is 946684800. */
@@ -150,7 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_token_counts),
-        cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_dates),
     };
     return cmocka_run_group_tests_name("trace_values", tests, NULL, NULL);

@@ -259,52 +259,6 @@ static void test_longest_line(void **state)
     free(text);
 }
 
-static void test_times_backwards(void **state)
-{
-    (void)state;
-    static const char text[] = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
-                               "5,1,1\n7,2,1\n5,3,1\n5,4,1\n4,5,1\n";
-    static const int32_t order[] = { 5, 1, 3, 4, 2 }; /* equal times keep the order of the file */
-    pkv_sim_trace t;
-    assert_int_equal(read_text(text, &t), PKV_OK);
-    assert_int_equal(n_heard(PKV_LOG_WARN), 1);
-    assert_int_equal(t.n_backwards, 2);
-    assert_int_equal(t.first_backwards_line, 4);
-    for (int k = 0; k < 5; k++) assert_int_equal(t.reqs[k].prompt_tokens, order[k]);
-    assert_int_equal(t.reqs[0].arrival_ns, 0);
-    assert_int_equal(t.reqs[1].arrival_ns, 1000000000);
-    pkv_sim_trace_free(&t);
-    pkv_sim_trace_config strict = PKV_SIM_TRACE_CONFIG_INIT;
-    strict.strict = true;
-    assert_int_equal(read_bytes(text, sizeof(text) - 1, strict, &t), PKV_E_FORMAT);
-    assert_non_null(strstr(heard_text(), "line 4: arrives before"));
-}
-
-static void test_limits(void **state)
-{
-    (void)state;
-    static const char text[] = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
-                               "10,1,1\n11,2,1\n12,3,1\n12.5,4,1\n13,5,1\n";
-    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
-    pkv_sim_trace t;
-    cfg.max_requests = 4;
-    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_OK);
-    assert_int_equal(t.n_reqs, 4);
-    assert_int_equal(t.dropped[PKV_SIM_DROP_FILTERED], 1);
-    assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 6);
-    assert_int_equal(t.span_ns, 2500000000);
-    pkv_sim_trace_free(&t);
-    cfg.duration_ns = 2000000000; /* before 12 s, where the third row stands */
-    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_OK);
-    assert_int_equal(t.n_reqs, 2);
-    assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 4);
-    pkv_sim_trace_free(&t);
-    cfg.max_requests = -1;
-    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_E_INVALID_ARG);
-    cfg.struct_size = 3;
-    assert_int_equal(read_bytes(text, sizeof(text) - 1, cfg, &t), PKV_E_ABI);
-}
-
 /* ---------------------------------------------------------------- random files, known contents */
 
 /* A row of each kind, in the columns time, input, output, note; what a reader has to make of it is
@@ -387,9 +341,8 @@ static void random_file(uint64_t seed)
 static void test_random_files(void **state)
 {
     (void)state;
-    const char *given = getenv("PKV_SEED");
-    const uint64_t first = given ? strtoull(given, NULL, 10) : 1;
-    for (uint64_t seed = first; seed < first + (given ? 1 : 500); seed++) random_file(seed);
+    const uint64_t end = first_seed() + n_seeds(500);
+    for (uint64_t seed = first_seed(); seed < end; seed++) random_file(seed);
 }
 
 /* ---------------------------------------------------------------- bad files */
@@ -460,10 +413,8 @@ int main(void)
         cmocka_unit_test(test_endless_lines),
         cmocka_unit_test(test_longest_line),
         cmocka_unit_test(test_random_files),
-        cmocka_unit_test(test_times_backwards),
-        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_refused_files),
         cmocka_unit_test(test_no_memory),
     };
-    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("trace_csv", tests, NULL, NULL);
 }
