@@ -17,7 +17,7 @@ from fragsim_program import TRACE, close, expect, flat, good, in_folder, refused
 WATCHED = (
     ("--num-prompts", "150", "--request-rate", "20"),
     ("--num-prompts", "100", "--all-at-once", "--policy", "paged", "--policy", "max:best-fit", "--policy",
-     "oracle:compact", "--policy", "orca-real"),
+     "oracle:compact", "--policy", "static-batch", "--policy", "orca-real", "--policy", "vattn:page=64K"),
     ("--num-prompts", "100", "--concurrency", "40", "--policy", "paged+prefix", "--shared-prefix", "100",
      "--kv-tokens", "6007"),
     ("--num-prompts", "100", "--request-rate", "20", "--policy", "paged+swap", "--policy",
@@ -60,10 +60,12 @@ def watched(folder, *args):
 def test_series_fill_the_pool(folder):
     for args in WATCHED:
         whole, series, _ = watched(folder, *args)
-        pool = whole["config"]["kv_tokens"]
+        config = whole["config"]
         intervals = set()
         for policy in whole["policies"]:
             rows = series[policy["policy"]]
+            vattn = policy["policy"].startswith("vattn")  # in bytes of one tensor
+            pool = config["kv_tokens"] * (config["tensor_token_bytes"] if vattn else 1)
             free = [sum(row[part] for part in ("unusable", "short", "limited", "idle")) for row in rows]
             expect(all(sum(row[part] for part in PARTS) == pool for row in rows), "parts of the pool")
             expect(all(value >= 0 for row in rows for name, value in row.items() if name != "policy"),
@@ -180,7 +182,7 @@ def test_events_replay(folder):
     (folder / "t.csv").write_text(TRACE)
     cases = (
         ("--target-rate", "30"), ("--all-at-once", "--policy", "oracle:compact", "--policy", "paged"),
-        ("--concurrency", "30", "--policy", "paged"),
+        ("--concurrency", "30", "--policy", "paged", "--policy", "static-batch"),
         ("--target-rate", "50", "--policy", "paged+swap", "--swap-space", "1", "--max-model-len", "400"),
         ("--target-rate", "50", "--policy", "paged:block=7", "--admit", "skip", "--prefill-rate", "10000",
          "--prefill-chunk", "64", "--max-num-batched-tokens", "256"),
