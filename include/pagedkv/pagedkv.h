@@ -14,6 +14,8 @@
 #include "pagedkv/blockmgr_tables.h"
 #include "pagedkv/moves.h"
 #include "pagedkv/sim.h"
+#include "pagedkv/sim_input.h"
+#include "pagedkv/sim_result.h"
 #include "pagedkv/store.h"
 #include "pagedkv/views.h"
 
