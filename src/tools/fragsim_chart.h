@@ -92,6 +92,10 @@ char *fragsim_draw_map(const fragsim_report *report, int job, const fragsim_time
 
 /* ---------------------------------------------------------------- gnuplot */
 
+/* False: --svg is given, there is no gnuplot, and it has complained. Asked before anything is run.
+ */
+bool fragsim_svg_is_possible(const fragsim_options *opts);
+
 /* A chart in the making: text for gnuplot is written to `script`. Pixels are those of the viewBox
  * and count from the left and the top. */
 typedef struct fragsim_canvas {

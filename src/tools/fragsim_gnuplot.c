@@ -135,6 +135,13 @@ bool fragsim_can_draw(void)
     return svg != NULL;
 }
 
+bool fragsim_svg_is_possible(const fragsim_options *opts)
+{
+    if (!opts->svg_path || fragsim_can_draw()) return true;
+    return fragsim_complain("--svg needs gnuplot with its svg terminal on the PATH (Debian: "
+                            "gnuplot-nox)");
+}
+
 /* ---------------------------------------------------------------- cleaning */
 
 static bool starts(const char *text, const char *with)
@@ -152,6 +159,23 @@ static size_t next_line(const char **at, const char **line)
     return len;
 }
 
+/* A filled point refers to a symbol by an id that clashes between charts; it becomes a circle. */
+static bool put_point(FILE *out, const char *line, size_t len)
+{
+    double x, y, scale;
+    const char *use = memmem(line, len, "<use ", strlen("<use "));
+    if (!use) return false;
+    char colour[40];
+    if (sscanf(use,
+               "<use xlink:href='#gpPt6' transform='translate(%lf,%lf) scale(%lf)' color='%39[^']'",
+               &x, &y, &scale, colour) != 4)
+        return false;
+    if (use > line) fprintf(out, "%.*s\n", (int)(use - line), line); /* the end of a path */
+    fprintf(out, "<circle cx='%.2f' cy='%.2f' r='%.2f' stroke='none' fill='%s'/>\n", x, y, scale,
+            colour);
+    return true;
+}
+
 /* Copy the drawing without what gnuplot writes around it: symbols that no chart uses and whose ids
  * clash between charts, groups with nothing in them, blanks. */
 static void put_drawing(FILE *out, const char *body)
@@ -167,6 +191,7 @@ static void put_drawing(FILE *out, const char *body)
             continue;
         }
         if (starts(line, "</svg>")) break;
+        if (put_point(out, line, len)) continue;
         fprintf(out, "%.*s\n", (int)len, line);
     }
 }
@@ -203,7 +228,7 @@ static char *clean(const fragsim_canvas *c, const char *raw)
 
 int fragsim_key_height(int n_entries, int columns)
 {
-    return 14 + 21 * ((n_entries + columns - 1) / columns);
+    return 18 + 21 * ((n_entries + columns - 1) / columns);
 }
 
 void fragsim_put_key(fragsim_canvas *c, int at, int columns, const char *colour, int dash,

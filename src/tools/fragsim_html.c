@@ -194,11 +194,7 @@ static bool put_overview(FILE *out, const fragsim_report *rep, bool can_draw)
     char *svg = can_draw ? fragsim_draw_waste(rep) : NULL;
     if (can_draw && !svg) return false;
     fragsim_page_section(out, "memory", "Where the memory went");
-    if (!can_draw)
-        fputs("<p class=\"note\" id=\"no-charts\">There are no charts on this page because gnuplot "
-              "was not found when it was made (Debian: gnuplot-nox). The tables have all "
-              "their data.</p>\n",
-              out);
+    if (!can_draw) fragsim_page_no_charts(out);
     fragsim_figure_begin(out, "f_waste", "The pool, a bar per policy", svg, how_waste);
     fragsim_figure_end(out);
     free(svg);
@@ -302,10 +298,7 @@ static bool put_page(FILE *out, const fragsim_report *rep, const json_t *json)
     put_notes(out, rep);
     if (!put_overview(out, rep, can_draw) || !put_over_time(out, rep, can_draw)) return false;
     put_record(out, rep, json);
-    fragsim_page_section(out, "repeat", "The command that repeats this run");
-    fputs("<pre id=\"repro\">", out);
-    fragsim_put_escaped(out, rep->opts->repro ? rep->opts->repro : "");
-    fputs("</pre>\n", out);
+    fragsim_page_repro(out, rep->opts);
     fragsim_page_end(out);
     return true;
 }

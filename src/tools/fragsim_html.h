@@ -11,6 +11,9 @@
 void fragsim_page_begin(FILE *out, const char *title, const char *headline);
 /* The script that makes the page handier, and the end. */
 void fragsim_page_end(FILE *out);
+/* That there are no charts on this page and why; the command that repeats the run. */
+void fragsim_page_no_charts(FILE *out);
+void fragsim_page_repro(FILE *out, const fragsim_options *opts);
 void fragsim_page_section(FILE *out, const char *id, const char *heading);
 
 /* A chart under its heading, with a text (markup, our own) on how to read it below. svg NULL: the

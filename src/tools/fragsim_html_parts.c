@@ -21,6 +21,21 @@ void fragsim_page_end(FILE *out)
     fprintf(out, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", fragsim_page_script);
 }
 
+void fragsim_page_no_charts(FILE *out)
+{
+    fputs("<p class=\"note\" id=\"no-charts\">There are no charts on this page because gnuplot was "
+          "not found when it was made (Debian: gnuplot-nox). The tables have all their data.</p>\n",
+          out);
+}
+
+void fragsim_page_repro(FILE *out, const fragsim_options *opts)
+{
+    fragsim_page_section(out, "repeat", "The command that repeats this run");
+    fputs("<pre id=\"repro\">", out);
+    fragsim_put_escaped(out, opts->repro ? opts->repro : "");
+    fputs("</pre>\n", out);
+}
+
 void fragsim_page_section(FILE *out, const char *id, const char *heading)
 {
     fprintf(out, "<h2 id=\"%s\">%s</h2>\n", id, heading);

@@ -162,9 +162,10 @@ static const fragsim_option options[] = {
       "between two rows of --timeseries (a 240th of the arrivals' span)" },
     { "--events", NULL, "FILE", R, false, fragsim_set_text, AT(events_path), 0, 0,
       "write every arrival, admission, growth, preemption, swap, move and finish as JSON lines" },
-    { "--svg", NULL, "FILE", R, false, fragsim_set_text, AT(svg_path), 0, 0,
-      "draw where the memory went, batch and queue over time, memory maps; needs gnuplot" },
-    { "--html", NULL, "FILE", R, false, fragsim_set_text, AT(html_path), 0, 0,
+    { "--svg", NULL, "FILE", R | S, false, fragsim_set_text, AT(svg_path), 0, 0,
+      "draw where the memory went, batch and queue over time, memory maps, or batch, latency and "
+      "waste over what is swept; needs gnuplot" },
+    { "--html", NULL, "FILE", R | S, false, fragsim_set_text, AT(html_path), 0, 0,
       "write one page with charts (if gnuplot is there), their data, and everything else" },
     { "--paper-accounting", NULL, NULL, R, false, fragsim_set_flag, AT(paper_accounting), 0, 0,
       "one figure for all external waste, as the paper counts it" },

@@ -1,4 +1,5 @@
 /* The command run: one list of requests, a simulation per policy, one report. */
+#include "fragsim_chart.h"
 #include "fragsim_outputs.h"
 
 #include <errno.h>
@@ -105,11 +106,7 @@ static int run_loaded(fragsim_report *rep)
 int fragsim_run(const fragsim_options *opts)
 {
     fragsim_input input;
-    if (opts->svg_path && !fragsim_can_draw()) {
-        fragsim_complain("--svg needs gnuplot with its svg terminal on the PATH (Debian: "
-                         "gnuplot-nox)");
-        return FRAGSIM_ERROR;
-    }
+    if (!fragsim_svg_is_possible(opts)) return FRAGSIM_ERROR;
     fragsim_report *rep = calloc(1, sizeof(*rep));
     if (!rep) {
         fragsim_complain("out of memory");

@@ -5,6 +5,7 @@
  *                        --threads--> results --> knees --> table, CSV, JSON, charts */
 #include "fragsim_sweep.h"
 
+#include "fragsim_chart_sweep.h"
 #include "fragsim_options.h"
 
 #include <errno.h>
@@ -257,6 +258,14 @@ static char *make_csv(const void *report)
 {
     return fragsim_sweep_csv(report);
 }
+static char *make_svg(const void *report)
+{
+    return fragsim_sweep_svg(report);
+}
+static char *make_html(const void *report)
+{
+    return fragsim_sweep_html(report);
+}
 
 /* If a file cannot be written, nothing is printed; if the table cannot, no file stays. */
 static bool write_sweep(const fragsim_sweep_report *report)
@@ -265,6 +274,8 @@ static bool write_sweep(const fragsim_sweep_report *report)
     const fragsim_output outputs[] = {
         { o->json_path, "the JSON report", make_json, false },
         { o->csv_path, "the CSV report", make_csv, false },
+        { o->svg_path, "the SVG", make_svg, true },
+        { o->html_path, "the HTML report", make_html, true },
     };
     fragsim_files files = { 0 };
     bool on_stdout;
@@ -305,7 +316,7 @@ int fragsim_sweep(const fragsim_options *opts)
 {
     sweep s = { .opts = opts };
     int code = FRAGSIM_ERROR;
-    if (measure(&s) && allocate(&s)) code = run_grid(&s);
+    if (fragsim_svg_is_possible(opts) && measure(&s) && allocate(&s)) code = run_grid(&s);
     sweep_free(&s);
     return code;
 }

@@ -11,9 +11,9 @@ TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
     f"{k / 5},{20 + k * 37 % 300},{1 + k * 53 % 200}\n" for k in range(150)) + "x,1,1\n"
 
 
-def run(*args, cwd=None, stdin="", stdout=subprocess.PIPE, before=None):
+def run(*args, cwd=None, stdin="", stdout=subprocess.PIPE, before=None, env=None):
     done = subprocess.run([PROGRAM, *map(str, args)], cwd=cwd, input=stdin.encode(), stdout=stdout,
-                          stderr=subprocess.PIPE, timeout=120, preexec_fn=before)
+                          stderr=subprocess.PIPE, timeout=120, preexec_fn=before, env=env)
     return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
 
 

@@ -65,7 +65,7 @@ HELP = {
     "run": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
            "--json --csv --timeseries --sample-interval --events --svg --html --paper-accounting --width --quiet --progress --repro-command --help".split(),
     "sweep": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + RUN_OPTIONS +
-             "--knee --json --csv --quiet --progress --repro-command --help".split(),
+             "--knee --json --csv --svg --html --quiet --progress --repro-command --help".split(),
     "capacity": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + "--json --quiet --help".split(),
     "paper": "--seed --threads --json --csv --quiet --progress --help".split(),
     "inspect": FILE_OPTIONS + "--block-tokens --block-size --help".split(),

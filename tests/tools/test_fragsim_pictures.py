@@ -7,45 +7,23 @@ usage: test_fragsim_pictures.py PROGRAM
 """
 import json
 import os
-import pathlib
 import re
 import shutil
 import stat
-import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 
 import devtools
 import tap_main
+from fragsim_program import expect, good, in_folder, run
 from tap_main import Skip
 
-PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 SVG = "{http://www.w3.org/2000/svg}"
 POLICIES = ("max", "oracle:alloc=first-fit", "paged:block=16")
 # about 54 s of arrivals in a pool that is too small for them: every part of the pool is there
 RUN = ("run", "--quiet", "--num-prompts", "400", *(word for p in POLICIES for word in ("--policy", p)))
 HOSTILE = "<img src=x onerror=alert(1)>'\"`$(touch pwned)`&amp;\u00fc.csv"
 MEASURES = ("tokens", "used", "batch", "queue", "scatter")
-
-
-def run(*args, cwd=None, env=None):
-    done = subprocess.run([PROGRAM, *map(str, args)], cwd=cwd, stdin=subprocess.DEVNULL,
-                          capture_output=True, env=env, timeout=120)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def in_folder(test):
-    def wrapped():
-        with tempfile.TemporaryDirectory() as folder:
-            test(pathlib.Path(folder))
-    wrapped.__name__ = test.__name__
-    return wrapped
 
 
 def need_gnuplot():
@@ -60,8 +38,7 @@ def need_chromium():
 
 def draw(folder, *args):
     """A page and the JSON report of the same run."""
-    code, _, err = run(*args, "--html", "page.html", "--json", "report.json", cwd=folder)
-    expect(code == 0 and err == "", f"exit {code}: {err}")
+    good(*args, "--html", "page.html", "--json", "report.json", cwd=folder)
     return folder / "page.html", json.loads((folder / "report.json").read_text())
 
 
@@ -79,8 +56,7 @@ def n_points(element):
 @in_folder
 def test_svg_has_every_policy(folder):
     need_gnuplot()
-    code, out, err = run(*RUN, "--svg", "a.svg", cwd=folder)
-    expect(code == 0 and out == "" and err == "", f"exit {code}: {err}")
+    expect(good(*RUN, "--svg", "a.svg", cwd=folder) == "", "something was printed")
     root = ElementTree.parse(folder / "a.svg").getroot()
     charts = {c.get("id"): c for c in root.iter(SVG + "svg") if c.get("class") == "chart"}
     want = {"c_waste", "c_tokens", "c_used", "c_batch", "c_queue", "c_scatter", "c_map0", "c_map1", "c_map2"}
@@ -126,8 +102,9 @@ def put_program(folder, text):
 def test_without_gnuplot(folder):
     env = put_program(folder, None)
     # the trace is not there either, but nothing is read before this is known
-    code, out, err = run("run", "--trace", "none.csv", "--svg", "a.svg", cwd=folder, env=env)
-    expect(code == 2 and out == "" and "--svg needs gnuplot" in err and "gnuplot-nox" in err, err)
+    for args in (("run",), ("sweep", "--kv-tokens", "1000,2000")):
+        code, out, err = run(*args, "--trace", "none.csv", "--svg", "a.svg", cwd=folder, env=env)
+        expect(code == 2 and out == "" and "--svg needs gnuplot" in err and "gnuplot-nox" in err, err)
     code, _, err = run(*RUN, "--html", "a.html", cwd=folder, env=env)
     expect(code == 0 and err == "", err)
     page = (folder / "a.html").read_text()
@@ -267,6 +244,53 @@ def test_page_in_a_browser(folder):
         page.resize(800, dark=True)
         ink = page.ask("getComputedStyle(document.querySelector('svg.chart text').parentNode).fill")
         expect(ink == "rgb(231, 232, 234)", f"text in charts is {ink} on dark ground")
+
+
+def sweep_complaints(page, path, report):
+    yield from general_complaints(page, path)
+    seen = page.ask(LOOK)
+    charts = {c["id"]: c for c in seen["charts"]}
+    if sorted(charts) != ["c_batch", "c_latency", "c_waste"]:
+        yield f"charts {sorted(charts)}"
+    n_x = max(len(axis["values"]) for axis in report["axes"])
+    n_points, n_policies = len(report["points"]), len(report["points"][0]["policies"])
+    n_lines = n_points // n_x * n_policies
+    for name, chart in charts.items():
+        if len(chart["lines"]) != n_lines:
+            yield f"{name}: {sorted(chart['lines'])}, expected {n_lines} lines"
+        for label, line in chart["lines"].items():
+            if line["points"] < n_x:
+                yield f"{name}: {line['points']} points for {label}"
+    rows = {"t_points": n_points * n_policies, "d_batch": n_x, "d_latency": n_x, "d_waste": n_x,
+            "t_knees": len(report["knees"])}
+    for table, count in rows.items():
+        if seen["tables"].get(table, {"rows": None})["rows"] != count:
+            yield f"{table}: {seen['tables'].get(table)}, expected {count} rows"
+
+
+@in_folder
+def test_sweep_in_a_browser(folder):
+    need_gnuplot()
+    need_chromium()
+    path, report = draw(folder, "sweep", "--quiet", "--num-prompts", "150", "--request-rate", "1,8",
+                        "--block-tokens", "1-64*4", "--policy", "max", "--policy", "paged", "--svg", "a.svg")
+    root = ElementTree.parse(folder / "a.svg").getroot()
+    charts = {c.get("id"): c for c in root.iter(SVG + "svg") if c.get("class") == "chart"}
+    for policy in ("max", "paged"):
+        for rate in ("1", "8"):
+            groups = group_of(charts["c_latency"], f"{policy}, request-rate {rate}")
+            expect(len(groups) == 1 and n_points(groups[0]) >= 4, f"{policy} at {rate}")
+            expect(len(list(groups[0].iter(SVG + "circle"))) == 4, f"{policy} at {rate}: circles")
+    with devtools.browser(devtools.find_chromium()) as page:
+        complaints = list(sweep_complaints(page, path, report))
+        expect(not complaints, "; ".join(complaints))
+        latency = page.ask("[...document.querySelectorAll('#d_latency td')].map(c => c.textContent)")
+        want = report["points"][-1]["policies"][1]["normalized_s_per_token"]["mean"]
+        expect(abs(float(latency[-1]) - want) < 1e-4 * want, f"last latency {latency[-1]}, in JSON {want}")
+        path.write_text(re.sub(r"(<title>max, request-rate 1</title>).*?</g>", r"\1</g>", path.read_text(),
+                               flags=re.DOTALL))
+        complaints = "; ".join(sweep_complaints(page, path, report))
+        expect("nothing drawn for max, request-rate 1" in complaints, f"an empty line not noticed: {complaints}")
 
 
 @in_folder
