@@ -65,7 +65,8 @@ void fragsim_derive(const fragsim_job *job, fragsim_derived *out)
                               -1, -1, -1, -1, -1, -1, -1, -1, -1 };
     derive_rates(job, out);
     derive_waste(job, out);
-    out->compacted_bytes = (double)r->compacted_tokens * token_bytes;
+    if (job->cfg.policy.addr == PKV_SIM_ADDR_COMPACT)
+        out->compacted_bytes = (double)r->compacted_tokens * token_bytes;
     if (job->cfg.policy.kind != PKV_SIM_PAGED) return;
     derive_tables(job, out);
     out->swapped_bytes = (double)r->swapped_blocks * block_bytes;

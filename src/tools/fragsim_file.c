@@ -3,6 +3,7 @@
 #include "fragsim_outputs.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,9 +34,11 @@ static bool write_device(const char *path, const char *text)
            fragsim_complain("%s: writing failed: %s", path, strerror(why ? why : errno));
 }
 
-/* text in a new file beside `target`; NULL: errno says why it is not there. */
+/* text in a new file beside `target`; NULL: errno says why it is not there. From here on a reader
+ * of stdout who goes away must not end the program before the file is gone again. */
 static char *write_temporary(const char *target, const char *text)
 {
+    signal(SIGPIPE, SIG_IGN);
     const size_t cap = strlen(target) + 12;
     char *temporary = malloc(cap);
     if (!temporary) return NULL;

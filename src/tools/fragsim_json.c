@@ -12,12 +12,14 @@ static json_t *config_json(const fragsim_report *rep)
     return o;
 }
 
-static json_t *cache_json(const pkv_sim_cache_forms *c)
+static json_t *cache_json(const fragsim_report *rep)
 {
+    const pkv_sim_cache_forms *c = &rep->cache;
     if (c->struct_size == 0) return json_null();
     json_t *o = json_object();
     const bool any = c->prompt_tokens > 0;
     const double prompts = any ? (double)c->prompt_tokens : 1;
+    fragsim_json_put(o, "block_tokens", json_integer(rep->cache_block_tokens));
     fragsim_json_put(o, "prompt_tokens", json_integer(c->prompt_tokens));
     fragsim_json_put(o, "ids", json_integer(c->ids));
     fragsim_json_put(o, "found_ids", json_integer(c->found_ids));
@@ -38,7 +40,7 @@ char *fragsim_json(const fragsim_report *rep)
     fragsim_json_put(o, "input", fragsim_json_input(rep->opts, rep->input));
     fragsim_json_put(o, "requests", fragsim_json_requests(rep->input));
     fragsim_json_put(o, "closed_forms", fragsim_json_forms(&rep->forms));
-    fragsim_json_put(o, "infinite_cache", cache_json(&rep->cache));
+    fragsim_json_put(o, "infinite_cache", cache_json(rep));
     for (int k = 0; k < rep->n_jobs; k++)
         fragsim_json_append(policies, fragsim_json_policy(&rep->jobs[k]));
     fragsim_json_put(o, "policies", policies);

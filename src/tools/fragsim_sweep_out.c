@@ -3,6 +3,7 @@
 #include "fragsim_derived.h"
 #include "fragsim_json_parts.h"
 #include "fragsim_sweep.h"
+#include "fragsim_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,14 +98,16 @@ static const char *policy_head(const fragsim_sweep_report *rep, int p)
     return name;
 }
 
-static void print_size(FILE *out, const fragsim_sweep_report *rep)
+/* Requests and setting of the first point; the others differ in the options of the axes. */
+static void print_first(FILE *out, const fragsim_sweep_report *rep, const fragsim_report *first)
 {
-    bool equal = true;
-    for (int i = 1; i < rep->n_inputs; i++) equal &= rep->inputs[i].n == rep->inputs[0].n;
-    fprintf(out, "points     %d, each with %d %s", rep->n_points, rep->opts->n_policies,
-            rep->opts->n_policies == 1 ? "policy" : "policies");
-    if (equal) fprintf(out, " and %lld requests", (long long)rep->inputs[0].n);
-    fputc('\n', out);
+    const fragsim_options *o = rep->opts;
+    fprintf(out, "points     %d", rep->n_points);
+    for (int a = 0; a < o->n_axes; a++)
+        fprintf(out, "%s%d of %s", a == 0 ? " = " : " x ", o->axes[a].n, axis_name(&o->axes[a]));
+    fputs("; the first is\n", out);
+    fragsim_print_input(out, &rep->inputs[rep->points[0].input], o);
+    fragsim_print_config(out, first);
 }
 
 static bool any_slo(const fragsim_options *o)
@@ -116,7 +119,13 @@ void fragsim_print_sweep(FILE *out, const fragsim_sweep_report *rep)
 {
     const fragsim_options *o = rep->opts;
     const bool goodput = any_slo(o); /* else it says what req/s says */
-    print_size(out, rep);
+    fragsim_report first = { .opts = o,
+                             .input = &rep->inputs[rep->points[0].input],
+                             .jobs = rep->points[0].jobs,
+                             .n_jobs = rep->points[0].n_jobs,
+                             .n_notes = rep->n_notes };
+    memcpy(first.notes, rep->notes, sizeof(first.notes));
+    print_first(out, rep, &first);
     for (int p = 0; p < o->n_policies; p++) {
         fprintf(out, "\n%s (%% of the pool, seconds)\n", policy_head(rep, p));
         print_heads(out, o, goodput);
@@ -130,8 +139,7 @@ void fragsim_print_sweep(FILE *out, const fragsim_sweep_report *rep)
                 "\nknee: the highest rate at which the mean latency per token is at most %g times "
                 "that of\na request alone\n",
                 (double)o->knee_micro / 1e6);
-    for (int k = 0; k < rep->n_notes; k++)
-        fprintf(out, "%snote: %s\n", k == 0 ? "\n" : "", rep->notes[k]);
+    fragsim_print_notes(out, &first, 80);
     if (o->print_repro) fprintf(out, "\n%s\n", o->repro);
 }
 

@@ -184,6 +184,63 @@ def test_quotients():
         close(table["mean_bytes"], blocks * 4, "4 bytes each")
 
 
+@in_folder
+def test_where_requests_come_from(folder):
+    """The section `input`, from the options given."""
+    def told(*args, cwd=None, **wanted):
+        got = report("run", "--policy", "paged+prefix", *args, cwd=cwd)
+        got = {**got["requests"], **got["input"], "concurrency": got["config"]["concurrency"]}
+        for key, value in wanted.items():
+            expect(got[key] == value, f"{args}: {key} is {got[key]}, not {value}")
+
+    few = ("--num-prompts", "20")
+    (folder / "t.csv").write_text(TRACE)
+    told(*few, lengths="sharegpt-like", arrivals="poisson", requests_per_s=8.0, seed=0, num_prompts=20, n=20)
+    told(*few, "--lengths", "alpaca-like", "--request-rate", "2.5", "--seed", "7", lengths="alpaca-like",
+         requests_per_s=2.5, seed=7, burstiness=None)
+    told(*few, "--request-rate", "3", "--burstiness", "0.25", arrivals="gamma", burstiness=0.25)
+    told(*few, "--arrival", "burst", "--burst-size", "5", arrivals="burst", burst_size=5)
+    told(*few, "--all-at-once", arrivals="all_at_once", requests_per_s=None, span_ns=0)
+    told(*few, "--request-rate", "inf", arrivals="all_at_once", requests_per_s=None)
+    told(*few, "--concurrency", "3", arrivals="closed_loop", concurrency=3)
+    told(*few, "--shared-prefix", "40", content={"block_tokens": 1, "distinct": 40,
+                                                 "shared_prefix_tokens": 40})
+    told(*few, "--lengths", "t.csv", "--in-order", cwd=folder, lengths=None, lengths_file="t.csv",
+         in_order=True, arrivals="poisson")
+    trace = ("--trace", "t.csv")
+    told(*trace, cwd=folder, trace="t.csv", arrivals="trace", seed=None, n=150, span_ns=149 * 10**9 // 5,
+         content=None, max_requests=None)
+    told(*trace, "--target-rate", "2", cwd=folder, arrivals="stretched", requests_per_s=2.0,
+         span_ns=149 * 10**9 // 2)
+    told(*trace, "--time-scale", "0.5", cwd=folder, time_scale=0.5, span_ns=149 * 10**9 // 10)
+    told(*trace, "--max-requests", "10", "--start", "2", "--duration", "10", "--filter", "vllm", cwd=folder,
+         max_requests=10, start_ns=2 * 10**9, duration_ns=10**10, filter="vllm", n=10)
+
+
+def test_moves_and_hits():
+    """Bytes of what moved, and rates of what was found."""
+    whole = report("run", "--num-prompts", "100", "--request-rate", "20", "--lengths", "fixed:100,300",
+                   "--policy", "paged+swap", "--policy", "paged+fork:n=2", "--policy", "paged+prefix:block=8",
+                   "--shared-prefix", "64", "--kv-tokens", "6000")
+    token = whole["config"]["kv_bytes_per_token"]
+    swap, fork, prefix = whole["policies"]
+    compact = report("run", "--num-prompts", "100", "--policy", "oracle:compact",
+                     "--kv-tokens", "6000")["policies"][0]
+    expect(swap["moves"]["swaps"] > 0 and swap["moves"]["swapped_bytes"] ==
+           swap["moves"]["swapped_blocks"] * 16 * token, f"swap: {swap['moves']}")
+    expect(fork["moves"]["copied_blocks"] > 0 and fork["moves"]["copied_bytes"] ==
+           fork["moves"]["copied_blocks"] * 16 * token, f"fork: {fork['moves']}")
+    expect(compact["moves"]["compactions"] > 0 and compact["moves"]["compacted_bytes"] ==
+           compact["moves"]["compacted_tokens"] * token, f"compact: {compact['moves']}")
+    expect(swap["moves"]["compacted_bytes"] is None and compact["moves"]["swapped_bytes"] is None, "null")
+    hits = prefix["hits"]
+    expect(hits["cached_tokens"] == 99 * 64, f"all but the first find 64 tokens: {hits}")
+    close(hits["rate"], hits["cached_tokens"] / hits["prompt_tokens"], "hit rate")
+    close(hits["block_rate"], hits["cached_blocks"] / hits["prompt_blocks"], "of blocks")
+    expect(whole["infinite_cache"]["found_tokens"] == 99 * 64, "of the infinite cache")
+    close(whole["infinite_cache"]["hit_rate"], hits["rate"], "what the infinite cache finds")
+
+
 # ---------------------------------------------------------------- files
 
 def names_in(folder):
@@ -214,6 +271,18 @@ def test_all_files_or_none(folder):
         code, _, err = run(*small, "--csv", "b", "--json", "a", cwd=folder, before=forbid_large_files)
         expect(code == 2 and "cannot be written: File too large" in err, "a disk that fills up")
         expect(names_in(folder) == [], f"{names_in(folder)} left behind")
+
+
+@in_folder
+def test_reader_goes_away(folder):
+    """`| head` may end the output, but leaves no temporary file."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as broken:
+        code, _, err = run("run", "--num-prompts", "20", "--json", "a", "--csv", "b", cwd=folder,
+                           stdout=broken)
+    expect(code == 2 and "stdout: writing failed: Broken pipe" in err, f"exit {code}, {err}")
+    expect(names_in(folder) == [], f"{names_in(folder)} left behind")
 
 
 @in_folder
