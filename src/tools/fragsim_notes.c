@@ -46,7 +46,7 @@ static void note_no_pressure(fragsim_report *rep)
         if (rep->jobs[k].result.waited_ns > 0) return;
     fragsim_note(rep, "no pressure: policies tie in batch and latency, because nobody waits in the "
                       "window; a smaller pool or a higher rate shows differences");
-    if (!fragsim_profile(rep->input, rates)) return;
+    if (!rep->opts->trace_path || !fragsim_profile(rep->input, rates)) return;
     int least = 0, most = 0;
     for (int k = 1; k < FRAGSIM_TENTHS; k++) {
         if (rates[k] < rates[least]) least = k;
@@ -72,11 +72,11 @@ static void note_sharing(fragsim_report *rep)
                          "with content ids or --shared-prefix N would tell",
                          rep->jobs[k].name);
         else if (100 * c->below_block >= c->found_tokens && c->below_block > 0)
-            fragsim_note(rep,
-                         "%lld of %lld shareable prompt tokens are shareable but below a block of "
-                         "%d; smaller blocks would find more of them",
-                         (long long)c->below_block, (long long)c->found_tokens,
-                         rep->cache_block_tokens);
+            fragsim_note(
+                rep,
+                "%lld of %lld shareable prompt tokens are below a block of %d and not found; "
+                "smaller blocks would find more of them",
+                (long long)c->below_block, (long long)c->found_tokens, rep->cache_block_tokens);
         return;
     }
 }

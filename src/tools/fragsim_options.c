@@ -283,8 +283,8 @@ static bool take_axis(fragsim_options *o, const fragsim_option *row, const char 
                                 FRAGSIM_MAX_AXES);
     fragsim_axis *axis = &o->axes[o->n_axes];
     if (!fragsim_parse_values(row->name, value, axis)) return false;
-    for (int v = axis->n - 1; v >= 0; v--) /* the first one stays set */
-        if (!row->set(o, row, axis->values[v])) return false;
+    for (int v = 0; v <= axis->n; v++) /* the first one stays set */
+        if (!row->set(o, row, axis->values[v % axis->n])) return false;
     o->n_axes += axis->n > 1;
     return true;
 }

@@ -75,6 +75,13 @@ static bool take(pool *p, int64_t h)
     return true;
 }
 
+static bool fits_empty(const pkv_sim_config *cfg, int64_t h)
+{
+    pool p = { .cfg = cfg };
+    empty(&p);
+    return take(&p, h);
+}
+
 void fragsim_pack(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
                   fragsim_packing *out)
 {
@@ -86,8 +93,11 @@ void fragsim_pack(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_
     for (int64_t r = 0; r < n; r++) {
         const int64_t f = (int64_t)reqs[r].prompt_tokens + reqs[r].output_tokens;
         const int64_t h = asked(cfg, &reqs[r]);
-        bool fits = take(&p, h);
-        if (!fits && in_pool > 0) { /* this one is full */
+        if (f > cfg->max_model_len || !fits_empty(cfg, h)) {
+            out->n_too_long++;
+            continue;
+        }
+        if (!take(&p, h)) { /* this pool is full */
             out->least = out->n_pools == 0 || in_pool < out->least ? in_pool : out->least;
             out->most = in_pool > out->most ? in_pool : out->most;
             out->n_pools++;
@@ -95,11 +105,7 @@ void fragsim_pack(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_
             full_tokens += tokens;
             in_pool = tokens = 0;
             empty(&p);
-            fits = take(&p, h);
-        }
-        if (!fits || f > cfg->max_model_len) {
-            out->n_too_long++;
-            continue;
+            take(&p, h);
         }
         in_pool++;
         out->n_packed++;

@@ -173,10 +173,11 @@ static void print_cache(FILE *out, const fragsim_report *rep)
     const pkv_sim_cache_forms *c = &rep->cache;
     if (c->struct_size == 0 || c->prompt_tokens == 0) return;
     fprintf(out,
-            "a cache that never evicts would find %.2f %% of the prompt tokens, %.2f %% in whole "
-            "blocks\n",
+            "a cache that never evicts would find %.2f %% of the prompt tokens,\n%.2f %% in whole "
+            "blocks of %d\n",
             100.0 * (double)c->found_tokens / (double)c->prompt_tokens,
-            100.0 * (double)c->found_block_tokens / (double)c->prompt_tokens);
+            100.0 * (double)c->found_block_tokens / (double)c->prompt_tokens,
+            rep->cache_block_tokens);
 }
 
 void fragsim_print_notes(FILE *out, const fragsim_report *rep, int width)

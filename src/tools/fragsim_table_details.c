@@ -10,7 +10,6 @@
 typedef struct details {
     const char *title;
     const char *heads[MOST_COLUMNS]; /* NULL behind the last */
-    const char *format;              /* of a value, 11 columns wide */
     /* False: this policy has no row. */
     bool (*row)(const fragsim_report *rep, const fragsim_job *job, double *values);
 } details;
@@ -121,22 +120,29 @@ static bool memory_row(const fragsim_report *rep, const fragsim_job *job, double
 static const details tables[] = {
     { "parts of these, %",
       { "watermark", "tail", "cached", "dead", "logical" },
-      "%11.1f",
+
       part_row },
     { "prefix cache, %",
       { "tokens", "blocks", "mean/req.", "again", "saving" },
-      "%11.1f",
+
       cache_row },
-    { "sequences", { "per req.", "saving %", "expected", "copies" }, "%11.4g", group_row },
-    { "computed again", { "% of req.", "tokens", "prefill s" }, "%11.7g", work_row },
-    { "moves", { "swaps", "GB", "compact.", "GB", "time s" }, "%11.4g", move_row },
-    { "goals met", { "requests", "%", "per s", "all per s" }, "%11.4g", goal_row },
-    { "places", { "refused", "frag.index", "scatter %" }, "%11.4g", place_row },
+    { "sequences", { "per req.", "saving %", "expected", "copies" }, group_row },
+    { "computed again", { "% of req.", "tokens", "prefill s" }, work_row },
+    { "moves", { "swaps", "GB", "compact.", "GB", "time s" }, move_row },
+    { "goals met", { "requests", "%", "per s", "all per s" }, goal_row },
+    { "places", { "refused", "frag.index", "scatter %" }, place_row },
     { "memory",
       { "waste GiB*s", "per request", "while wait.", "tables KiB", "padded KiB" },
-      "%11.4g",
+
       memory_row },
 };
+
+/* Counts in full, everything else with four digits. */
+static void print_value(FILE *out, double value)
+{
+    if (value < 1e11 && value == (double)(int64_t)value) fprintf(out, " %11.0f", value);
+    else fprintf(out, " %11.4g", value);
+}
 
 void fragsim_print_details(FILE *out, const fragsim_report *rep)
 {
@@ -152,10 +158,7 @@ void fragsim_print_details(FILE *out, const fragsim_report *rep)
             fragsim_print_name(out, &rep->jobs[k]);
             for (int c = 0; tables[t].heads[c]; c++) {
                 if (values[c] < 0) fprintf(out, "%12s", "-");
-                else {
-                    fputc(' ', out);
-                    fprintf(out, tables[t].format, values[c]);
-                }
+                else print_value(out, values[c]);
             }
             any = true;
         }
