@@ -19,6 +19,8 @@
  * otherwise it just joins the queue. */
 #include "sim/engine.h"
 
+#define ROUNDS_PER_REPORT 1024 /* a few milliseconds */
+
 static pkv_status check_policy(pkv__sim_engine *e)
 {
     return e->cfg->check ? e->ops->check(e->policy) : PKV_OK;
@@ -157,6 +159,6 @@ pkv_status pkv__engine_run(pkv__sim_engine *e)
             return PKV_OK;
         }
         if (status != PKV_OK) return status;
-        if (round % 4096 == 0) report_progress(e);
+        if (round % ROUNDS_PER_REPORT == 0) report_progress(e);
     }
 }

@@ -1,5 +1,12 @@
 #include "fake_policy.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 fake_setup fake;
 
 typedef struct fake_state {
@@ -252,3 +259,40 @@ const pkv__sim_policy_ops fake_policy = {
     .map = fake_map,
     .check = fake_check,
 };
+
+static void print_log(void *ctx, pkv_log_level level, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    fprintf(stderr, "# %s\n", text);
+}
+
+pkv_sim_config fake_config(int32_t pool)
+{
+    pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+    fake = (fake_setup){ 0 };
+    cfg.policy.block_tokens = 1;
+    cfg.pool_tokens = cfg.max_model_len = pool;
+    cfg.watermark_ppm = 0;
+    cfg.step_base_ns = 10;
+    cfg.step_per_seq_ns = cfg.step_per_token_ns = 0;
+    cfg.window = PKV_SIM_WINDOW_ALL;
+    cfg.check = true;
+    cfg.log.fn = print_log;
+    return cfg;
+}
+
+pkv_sim_result fake_run(const pkv_sim_config *base, const pkv_sim_request *reqs, int64_t n)
+{
+    pkv_sim_result res[2];
+    for (int k = 0; k < 2; k++) {
+        pkv_sim_config cfg = *base;
+        cfg.engine = k == 0 ? PKV_SIM_LEAP : PKV_SIM_NAIVE;
+        memset(&res[k], 0, sizeof(res[k]));
+        res[k].struct_size = sizeof(res[k]);
+        assert_int_equal(pkv__sim_check_args(&cfg, reqs, n), PKV_OK);
+        assert_int_equal(pkv__sim_run_policy(&cfg, reqs, n, &fake_policy, &res[k]), PKV_OK);
+    }
+    assert_memory_equal(&res[0], &res[1], sizeof(res[0]));
+    return res[0];
+}

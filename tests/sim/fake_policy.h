@@ -20,4 +20,10 @@ typedef struct fake_setup {
 extern fake_setup fake;
 extern const pkv__sim_policy_ops fake_policy;
 
+/* `pool` slots, blocks of one, steps of 10 ns, no watermark, averages over everything; `fake` is
+ * reset. */
+pkv_sim_config fake_config(int32_t pool);
+/* Run both engines; they must succeed and agree to the last bit. */
+pkv_sim_result fake_run(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n);
+
 #endif

@@ -212,44 +212,6 @@ static void test_watermark_is_waived(void **state)
     assert_int_equal(res.max_batch, 1);
 }
 
-static void test_bad_arguments(void **state)
-{
-    (void)state;
-    const pkv_sim_request good = { 0, 3, 2 };
-    const pkv_sim_request backwards[2] = { { 5, 3, 2 }, { 4, 3, 2 } };
-    const pkv_sim_request empty = { 0, 0, 2 };
-    const pkv_sim_config ok = PKV_SIM_CONFIG_INIT;
-    pkv_sim_result res = PKV_SIM_RESULT_INIT;
-    res.n_steps = -77;
-    assert_int_equal(pkv_sim_run(NULL, &good, 1, &res), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_sim_run(&ok, &good, 1, NULL), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_sim_run(&ok, NULL, 1, &res), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_sim_run(&ok, &good, 0, &res), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_sim_run(&ok, &empty, 1, &res), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_sim_run(&ok, backwards, 2, &res), PKV_E_INVALID_ARG);
-#define REFUSES(field, value, status)                                                              \
-    do {                                                                                           \
-        pkv_sim_config cfg = ok;                                                                   \
-        cfg.field = (value);                                                                       \
-        assert_int_equal(pkv_sim_run(&cfg, &good, 1, &res), status);                               \
-    } while (0)
-    REFUSES(struct_size, 4, PKV_E_ABI);
-    REFUSES(pool_tokens, 0, PKV_E_INVALID_ARG);
-    REFUSES(pool_tokens, 15, PKV_E_INVALID_ARG); /* less than a block */
-    REFUSES(max_model_len, 0, PKV_E_INVALID_ARG);
-    REFUSES(max_num_seqs, 0, PKV_E_INVALID_ARG);
-    REFUSES(watermark_ppm, -1, PKV_E_INVALID_ARG);
-    REFUSES(watermark_ppm, 1000001, PKV_E_INVALID_ARG);
-    REFUSES(step_base_ns, -1, PKV_E_INVALID_ARG);
-    REFUSES(step_per_token_ns, 1000000001, PKV_E_INVALID_ARG);
-    REFUSES(policy.block_tokens, 0, PKV_E_INVALID_ARG);
-    REFUSES(policy.kind, (pkv_sim_kind)9, PKV_E_INVALID_ARG);
-    REFUSES(engine, (pkv_sim_engine)2, PKV_E_INVALID_ARG);
-    REFUSES(window, (pkv_sim_window)4, PKV_E_INVALID_ARG);
-#undef REFUSES
-    assert_int_equal(res.n_steps, -77); /* written on success only */
-}
-
 /* ---------------------------------------------------------------- the paper */
 
 static void test_generator_moments(void **state)
@@ -432,7 +394,6 @@ int main(void)
         cmocka_unit_test(test_preemption_by_hand),
         cmocka_unit_test(test_too_long_is_exact),
         cmocka_unit_test(test_watermark_is_waived),
-        cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_generator_moments),
         cmocka_unit_test(test_paper_cells),
         cmocka_unit_test(test_block_sizes),
