@@ -26,7 +26,7 @@ static void put_what_ran(FILE *out, const fragsim_report *rep)
     const pkv_sim_config *c = &opts->sim;
     const fragsim_input *in = rep->input;
     char a[32], b[32];
-    fprintf(out, "<p class=\"lead\">%s requests, ", grouped(in->n, a));
+    fprintf(out, "<p class=\"lead\">%s request%s, ", grouped(in->n, a), in->n == 1 ? "" : "s");
     if (in->from_trace && opts->trace_path) {
         fputs("from <b>", out);
         fragsim_put_escaped(out, strcmp(opts->trace_path, "-") == 0 ? "stdin" : opts->trace_path);
@@ -46,7 +46,22 @@ static void put_what_ran(FILE *out, const fragsim_report *rep)
             grouped(c->pool_tokens, a),
             (double)c->pool_tokens * (double)c->kv_bytes_per_token / (1 << 30),
             grouped(c->max_model_len, b));
-    fprintf(out, "%d at a time. pkv-fragsim %s.</p>\n", c->max_num_seqs, pkv_version());
+    fprintf(out, "%d at a time. <span class=\"whole\">pkv-fragsim %s</span>.</p>\n",
+            c->max_num_seqs, pkv_version());
+}
+
+/* The name of a policy, which may be broken between its parts. */
+static void put_breakable(FILE *out, const char *name)
+{
+    char part[PKV_SIM_POLICY_NAME_BYTES];
+    while (*name) {
+        const size_t len = strcspn(name, ":+,") + 1, left = strlen(name);
+        const size_t n = len < left ? len : left;
+        snprintf(part, sizeof(part), "%.*s", (int)n, name);
+        fragsim_put_escaped(out, part);
+        if (n < left) fputs("<wbr>", out);
+        name += n;
+    }
 }
 
 static void put_tiles(FILE *out, const fragsim_report *rep)
@@ -61,7 +76,7 @@ static void put_tiles(FILE *out, const fragsim_report *rep)
                 fragsim_line_colour(k));
         fragsim_put_escaped(out, rep->jobs[k].name);
         fputs("\">", out);
-        fragsim_put_escaped(out, rep->jobs[k].name);
+        put_breakable(out, rep->jobs[k].name);
         if (r->window_ns > 0)
             fprintf(out, "<b>%.1f %%</b><span>filled with tokens<br>batch %.2f</span>",
                     100 * r->split.token, r->mean_batch);
@@ -71,27 +86,42 @@ static void put_tiles(FILE *out, const fragsim_report *rep)
     fputs("</div>\n", out);
 }
 
+/* Does the policy belong to those that paging is measured against? */
+static bool is_rival(const fragsim_job *job)
+{
+    return job->cfg.policy.kind != PKV_SIM_PAGED && job->result.mean_batch > 0;
+}
+
 static void put_ratios(FILE *out, const fragsim_report *rep)
 {
+    bool paged = false, rivals = false;
+    for (int k = 0; k < rep->n_jobs; k++) {
+        paged |= rep->jobs[k].cfg.policy.kind == PKV_SIM_PAGED;
+        rivals |= is_rival(&rep->jobs[k]);
+    }
+    if (!paged || !rivals) return;
+    fputs("<p>Batch of the paged policies, as a multiple of that of the others:</p>\n"
+          "<div class=\"scroll\"><table id=\"t_ratios\"><thead><tr><th></th>",
+          out);
+    for (int k = 0; k < rep->n_jobs; k++) {
+        if (!is_rival(&rep->jobs[k])) continue;
+        fputs("<th>", out);
+        put_breakable(out, rep->jobs[k].name);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
     for (int p = 0; p < rep->n_jobs; p++) {
         const fragsim_job *job = &rep->jobs[p];
-        bool any = false;
         if (job->cfg.policy.kind != PKV_SIM_PAGED) continue;
-        for (int k = 0; k < rep->n_jobs; k++) {
-            const fragsim_job *other = &rep->jobs[k];
-            if (other->cfg.policy.kind == PKV_SIM_PAGED || other->result.mean_batch <= 0) continue;
-            if (!any) {
-                fputs("<p>Batch of <b>", out);
-                fragsim_put_escaped(out, job->name);
-                fputs("</b>: ", out);
-            }
-            fprintf(out, "%s%.2f times ", any ? ", " : "",
-                    job->result.mean_batch / other->result.mean_batch);
-            fragsim_put_escaped(out, other->name);
-            any = true;
-        }
-        if (any) fputs(".</p>\n", out);
+        fputs("<tr>", out);
+        fragsim_cell_text(out, job->name);
+        for (int k = 0; k < rep->n_jobs; k++)
+            if (is_rival(&rep->jobs[k]))
+                fragsim_cell_number(out, job->result.window_ns > 0, "%.2f",
+                                    job->result.mean_batch / rep->jobs[k].result.mean_batch);
+        fputs("</tr>\n", out);
     }
+    fputs("</tbody></table></div>\n", out);
 }
 
 static void put_notes(FILE *out, const fragsim_report *rep)
@@ -209,7 +239,7 @@ static void put_facts(FILE *out, const json_t *report, const char *id, const cha
                       const char *const *keys, const char *text)
 {
     fragsim_page_section(out, id, heading);
-    fprintf(out, "<p>%s</p>\n", text);
+    fprintf(out, "<p>%s</p>\n<div class=\"beside\">\n", text);
     for (int k = 0; keys[k]; k++) {
         const json_t *object = json_object_get(report, keys[k]);
         char table[48];
@@ -217,6 +247,7 @@ static void put_facts(FILE *out, const json_t *report, const char *id, const cha
         snprintf(table, sizeof(table), "j_%s", keys[k]);
         fragsim_json_rows(out, table, object);
     }
+    fputs("</div>\n", out);
 }
 
 /* What the closed forms say about the batch of a policy; 0: nothing. They are for blocks of the

@@ -34,11 +34,10 @@ static void put_memory(FILE *out, const fragsim_report *rep)
 
 static void put_service(FILE *out, const fragsim_report *rep)
 {
-    static const char *const heads[] = { "service",       "mean batch",   "max",
-                                         "preempt- ions", "s/token mean", "p50",
-                                         "p90",           "p99",          "TTFT p50 (s)",
-                                         "TPOT p50 (s)",  "hit rate (%)", "finished",
-                                         "too long" };
+    static const char *const heads[] = {
+        "service", "mean batch",   "max",          "preemptions",  "s/token mean", "p50",     "p90",
+        "p99",     "TTFT p50 (s)", "TPOT p50 (s)", "hit rate (%)", "finished",     "too long"
+    };
     put_heads(out, "t_service", heads, sizeof(heads) / sizeof(heads[0]));
     for (int k = 0; k < rep->n_jobs; k++) {
         const pkv_sim_result *r = &rep->jobs[k].result;
