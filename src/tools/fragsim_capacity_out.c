@@ -1,6 +1,7 @@
 /* The table and the JSON of the command capacity. */
 #include "fragsim_capacity.h"
 #include "fragsim_json_parts.h"
+#include "fragsim_table.h"
 
 #define MIB 1048576.0
 
@@ -71,12 +72,7 @@ void fragsim_capacity_print(FILE *out, const fragsim_capacity_report *rep)
     if (f->n > 0) fprintf(out, "           E[out^2]/E[out] %.1f\n", f->output_bias);
     print_packings(out, rep);
     if (f->n == 0) return;
-    fprintf(out,
-            "\nunder load, from the lengths alone: a live request holds %.1f tokens and ends at "
-            "%.1f;\nbatch of max %lld (buddy) or %lld (ideal), the best contiguous about %.1f, "
-            "paged about %.1f\n",
-            f->live_tokens, f->live_final, (long long)f->max_batch_buddy,
-            (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->paged_batch);
+    fragsim_print_forms(out, f, "under load, from the lengths alone", 80);
     print_blocks(out, rep);
 }
 

@@ -157,15 +157,17 @@ static void print_ratios(FILE *out, const fragsim_report *rep)
     }
 }
 
-static void print_forms(FILE *out, const fragsim_report *rep)
+void fragsim_print_forms(FILE *out, const pkv_sim_forms *f, const char *title, int width)
 {
-    const pkv_sim_forms *f = &rep->forms;
+    char text[320];
     if (f->n == 0) return;
-    fprintf(out,
-            "\nlengths alone: a live request holds %.1f tokens and ends at %.1f; batch of\n"
-            "max %lld (buddy) or %lld (ideal), the best contiguous about %.1f, paged about %.1f\n",
-            f->live_tokens, f->live_final, (long long)f->max_batch_buddy,
-            (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->paged_batch);
+    snprintf(text, sizeof(text),
+             "%s: a live request holds %.1f tokens and ends at %.1f; batch of max %lld (buddy) or "
+             "%lld (ideal), the best contiguous about %.1f, paged about %.1f",
+             title, f->live_tokens, f->live_final, (long long)f->max_batch_buddy,
+             (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->paged_batch);
+    fputc('\n', out);
+    fragsim_put_wrapped(out, text, 0, 0, width);
 }
 
 static void print_cache(FILE *out, const fragsim_report *rep)
@@ -198,7 +200,7 @@ void fragsim_print_report(FILE *out, const fragsim_report *rep, int width, bool 
     print_service(out, rep, width);
     fragsim_print_details(out, rep);
     print_ratios(out, rep);
-    print_forms(out, rep);
+    fragsim_print_forms(out, &rep->forms, "lengths alone", width);
     print_cache(out, rep);
     if (rep->n_notes > 0) fputc('\n', out);
     fragsim_print_notes(out, rep, width);

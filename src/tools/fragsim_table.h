@@ -13,6 +13,8 @@ void fragsim_print_name(FILE *out, const fragsim_job *job);
 /* Pool, scheduling and window as used. */
 void fragsim_print_config(FILE *out, const fragsim_report *report);
 
+/* What the lengths alone say, behind `title`. */
+void fragsim_print_forms(FILE *out, const pkv_sim_forms *forms, const char *title, int width);
 /* Tables that only some runs need: caches, moves, goals, places, memory over time. */
 void fragsim_print_details(FILE *out, const fragsim_report *report);
 

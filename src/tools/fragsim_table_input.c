@@ -3,6 +3,14 @@
 
 #include <string.h>
 
+#define LEFT 11 /* where the text of a line begins */
+
+static void put_line(FILE *out, const char *title, const char *text)
+{
+    fprintf(out, "%-*s", LEFT, title);
+    fragsim_put_wrapped(out, text, LEFT, LEFT, 80);
+}
+
 static void print_rows(FILE *out, const fragsim_input *in, const fragsim_options *opts)
 {
     const pkv_sim_trace *t = &in->trace;
@@ -98,8 +106,11 @@ void fragsim_print_config(FILE *out, const fragsim_report *rep)
     fragsim_time_text(c->step_base_ns, base, sizeof(base));
     fragsim_time_text(c->step_per_seq_ns, per_seq, sizeof(per_seq));
     fragsim_time_text(c->step_per_token_ns, per_token, sizeof(per_token));
-    fprintf(out, "pool       %d slots, longest request %d, at most %d running, watermark %g %%\n",
-            c->pool_tokens, c->max_model_len, c->max_num_seqs, (double)c->watermark_ppm / 1e4);
+    char pool[128];
+    snprintf(pool, sizeof(pool),
+             "%d slots, longest request %d, at most %d running, watermark %g %%", c->pool_tokens,
+             c->max_model_len, c->max_num_seqs, (double)c->watermark_ppm / 1e4);
+    put_line(out, "pool", pool);
     print_moves(out, rep);
     print_scheduling(out, c);
     fprintf(out, "step       %s + %s * batch + %s * tokens\n", base, per_seq, per_token);
