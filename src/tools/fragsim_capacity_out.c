@@ -3,7 +3,10 @@
 #include "fragsim_json_parts.h"
 #include "fragsim_table.h"
 
+#include <string.h>
+
 #define MIB 1048576.0
+#define NAME_COLUMNS 28
 
 static void print_memory(FILE *out, const fragsim_capacity_report *rep)
 {
@@ -18,10 +21,10 @@ static void print_memory(FILE *out, const fragsim_capacity_report *rep)
     fprintf(out, "           %lld per block of %d tokens\n",
             (long long)c->kv_bytes_per_token * b->block_tokens, b->block_tokens);
     const int64_t pool_bytes = c->kv_bytes_per_token * c->pool_tokens;
-    fprintf(out, "pool       %d slots = %.2f GiB = %lld blocks", c->pool_tokens,
-            (double)pool_bytes / (1024 * MIB), (long long)b->usable);
-    fprintf(out, " and %lld slots that no block covers\n",
-            (long long)(c->pool_tokens - b->usable * b->block_tokens));
+    fprintf(out, "pool       %d slots = %.2f GiB\n", c->pool_tokens,
+            (double)pool_bytes / (1024 * MIB));
+    fprintf(out, "           %lld blocks, and %lld slots that no block covers\n",
+            (long long)b->usable, (long long)(c->pool_tokens - b->usable * b->block_tokens));
     if (rep->opts->kv_memory_bytes >= 0)
         fprintf(out, "           %lld bytes of --kv-memory are less than a slot\n",
                 (long long)(rep->opts->kv_memory_bytes - pool_bytes));
@@ -29,13 +32,15 @@ static void print_memory(FILE *out, const fragsim_capacity_report *rep)
 
 static void print_packings(FILE *out, const fragsim_capacity_report *rep)
 {
-    fprintf(out, "\n%-30s%10s%8s%8s%10s%11s\n", "requests at full length", "mean", "least", "most",
-            "tokens %", "too long");
+    fprintf(out, "\n%-*s%10s%8s%8s%10s%11s\n", NAME_COLUMNS, "requests at full length", "mean",
+            "least", "most", "tokens %", "too long");
     for (int k = 0; k < rep->opts->n_policies; k++) {
         const fragsim_packing *p = &rep->packings[k];
-        fprintf(out, "%-30s%10.2f%8lld%8lld%10.1f%11lld%s\n", p->name, p->mean, (long long)p->least,
-                (long long)p->most, 100 * p->used, (long long)p->n_too_long,
-                p->n_pools == 0 && p->n_packed > 0 ? " all fit" : "");
+        const bool is_long = strlen(p->name) >= NAME_COLUMNS; /* a line of its own */
+        if (is_long) fprintf(out, "%s\n", p->name);
+        fprintf(out, "%-*s%10.2f%8lld%8lld%10.1f%11lld%s\n", NAME_COLUMNS, is_long ? "" : p->name,
+                p->mean, (long long)p->least, (long long)p->most, 100 * p->used,
+                (long long)p->n_too_long, p->n_pools == 0 && p->n_packed > 0 ? " all" : "");
     }
 }
 
@@ -57,11 +62,14 @@ static void print_blocks(FILE *out, const fragsim_capacity_report *rep)
                     (double)b->padded_bytes / 1024, 100 * b->table_share,
                     (long long)b->watermark_tokens, b->watermark_batch);
     }
-    fprintf(out,
-            "batch and waste: expected under load, from the lengths alone; tables: of the full\n"
-            "pool with rows as long as needed, and of %d rows for %d tokens, 4 bytes an entry;\n"
-            "watermark: slots kept free at %g %%, and the requests that they cost\n",
-            c->max_num_seqs, c->max_model_len, (double)c->watermark_ppm / 1e4);
+    char text[400];
+    snprintf(
+        text, sizeof(text),
+        "batch and waste: expected under load, from the lengths alone; tables: of the full pool "
+        "with rows as long as needed, and of %d rows for %d tokens, 4 bytes an entry; watermark: "
+        "slots kept free at %g %%, and the requests that they cost",
+        c->max_num_seqs, c->max_model_len, (double)c->watermark_ppm / 1e4);
+    fragsim_put_wrapped(out, text, 0, 0, 80);
 }
 
 void fragsim_capacity_print(FILE *out, const fragsim_capacity_report *rep)
