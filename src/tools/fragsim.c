@@ -30,7 +30,8 @@ void fragsim_put_wrapped(FILE *out, const char *text, int column, int left, int 
 {
     bool first = true;
     while (*text) {
-        const size_t len = strcspn(text, " ");
+        size_t len = strcspn(text, " ");
+        if (strncmp(text + len, " %", 2) == 0) len += 2 + strcspn(text + len + 2, " ");
         if (!first && column + (int)len + 1 > width) {
             fprintf(out, "\n%*s", left, "");
             column = left;

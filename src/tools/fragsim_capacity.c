@@ -44,6 +44,7 @@ static bool work_out(fragsim_capacity_report *rep)
     static const int32_t sizes[FRAGSIM_BLOCK_SIZES] = { 1, 8, 16, 32, 64, 128, 256 };
     const fragsim_options *o = rep->opts;
     rep->block_tokens = o->block_tokens >= 0 ? (int32_t)o->block_tokens : 16;
+    if (rep->block_tokens > o->sim.pool_tokens) rep->block_tokens = o->sim.pool_tokens;
     if (!forms_of(rep, rep->block_tokens, o->sim.watermark_ppm, &rep->forms)) return false;
     for (int k = 0; k < o->n_policies; k++) {
         pkv_sim_config cfg = o->sim;

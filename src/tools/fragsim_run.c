@@ -82,6 +82,7 @@ static int run_loaded(fragsim_report *rep)
     for (int k = 0; k < opts->n_policies; k++)
         if (opts->policies[k].kind == PKV_SIM_PAGED && !cfg.policy.prefix)
             cfg.policy = opts->policies[k];
+    if (cfg.policy.block_tokens > cfg.pool_tokens) cfg.policy.block_tokens = cfg.pool_tokens;
     rep->forms = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
     const pkv_status forms =
         pkv_sim_closed_forms(&cfg, rep->input->reqs, rep->input->n, &rep->forms);

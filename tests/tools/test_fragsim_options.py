@@ -132,6 +132,11 @@ def test_pool():
     expect(slots("--num-blocks", "300", "--block-tokens", "8") == 2400, "blocks of 8")
     expect(slots("--num-gpu-blocks-override", "301") == 4800, "block 0 is nobody's")
     expect(slots("--kv-memory", "8GiB", "--model", "llama-3-8b") == 65536, "8 GiB / 128 KiB")
+    tiny = ("--kv-tokens", "3", "--max-model-len", "2", "--lengths", "fixed:1,1", "--num-prompts", "20")
+    # three requests of two slots each: one at a time fits, two do not
+    expect(policy(*tiny, "--policy", "oracle:ideal", "--all-at-once")["max_batch"] == 1, "less than a block")
+    expect(report("capacity", *tiny, "--policy", "oracle:ideal")["full_length"][0]["mean_requests"] == 1, "tiny")
+    refused("no room for one block", "capacity", *tiny)
     refused("more than 2147483647 slots", "run", "--num-blocks", "2147483647")
 
 
