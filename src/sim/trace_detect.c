@@ -200,8 +200,11 @@ static pkv_status refuse(const pkv__trace_names *names, const pkv_sim_trace_conf
                            "line %lld: %s '%.40s' of format %s is missing; %ss found: %s", line,
                            column, m->missing, nearest->name, column, found);
     list_formats(known, sizeof(known));
-    return pkv__refuse(log, PKV_E_FORMAT, "line %lld: no known format (%s) has these %ss: %s", line,
-                       known, column, found);
+    list_names(names, found, 96); /* the message has 255 bytes */
+    return pkv__refuse(log, PKV_E_FORMAT,
+                       "line %lld: no known format (%s) has these %ss: %s; name the input and "
+                       "output %s",
+                       line, known, column, found, column);
 }
 
 /* The formats that may be meant: one, or all. */

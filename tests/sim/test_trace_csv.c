@@ -359,7 +359,12 @@ static void test_refused_files(void **state)
                    "line 1: column 'GeneratedTokens' of format azure is missing; columns found: "
                    "TIMESTAMP, ContextTokens");
     expect_refusal("ContextTokens,GeneratedTokens\n1,1\n", "column 'TIMESTAMP' of format azure");
-    expect_refusal("timestamp,contexttokens\n", "no known format");
+    expect_refusal("timestamp,contexttokens\n",
+                   "line 1: no known format (azure, burstgpt, vidur, splitwise, lengths, mooncake, "
+                   "qwen, llmservingsim) has these columns: timestamp, contexttokens; name the "
+                   "input and output column");
+    expect_refusal("aaaaaaaaaaaaaaaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbbbbbbbbbbbb,c,d,e,f,g,h,i,j,k\n",
+                   ", ...; name the input and output column");
     expect_refusal("TIMESTAMP;ContextTokens;GeneratedTokens\n" T0 ";1;1\n", "use a comma");
     expect_refusal("TIMESTAMP\tContextTokens\n", "use a comma");
     expect_refusal("TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens\n", "is there twice");

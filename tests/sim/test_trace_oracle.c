@@ -220,7 +220,7 @@ static void slow_csv_row(const char *line, const char *header, const int column[
 /* Blank lines are no rows, the first line is the header. */
 static void slow_csv(const char *text, const int column[3], expectation *e)
 {
-    char header[200], line[400];
+    char header[400] = "", line[400];
     e->n = 0;
     for (int64_t number = 1; *text; number++) {
         const size_t len = strcspn(text, "\n");
