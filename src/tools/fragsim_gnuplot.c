@@ -192,7 +192,8 @@ static void put_drawing(FILE *out, const char *body)
         }
         if (starts(line, "</svg>")) break;
         if (put_point(out, line, len)) continue;
-        fprintf(out, "%.*s\n", (int)len, line);
+        for (size_t k = 0; k < len; k++) fputc(line[k] == '\t' ? ' ' : line[k], out);
+        fputc('\n', out);
     }
 }
 
