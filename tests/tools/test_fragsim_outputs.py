@@ -77,6 +77,10 @@ def test_json_follows_its_schema(folder):
                    "--max-num-seqs", "4-8+2", cwd=folder)
     check_schema(kinds["sweep"], sweep)
     expect(len(sweep["points"]) == 6 and len(sweep["inputs"]) == 2 and len(sweep["knees"]) == 3, "sizes")
+    for args in ((), ("--kv-memory", "12GiB", "--lengths", "alpaca-like"), ("--trace", "t.csv"),
+                 ("--kv-tokens", "100", "--max-model-len", "100")):
+        check_schema(kinds["capacity"], report("capacity", *args, cwd=folder))
+    check_schema(kinds["paper"], report("paper", "--quiet"))
     wrong = report("run", "--num-prompts", "5", "--policy", "max")
     for spoil in (lambda r: r["policies"][0].pop("steps"), lambda r: r.update(more=1),
                   lambda r: r["config"].update(kv_tokens=1.5), lambda r: r["config"].update(engine="x")):
