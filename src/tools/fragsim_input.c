@@ -16,15 +16,25 @@ typedef struct listener {
     int read_errno; /* of the read that failed; 0: none did */
 } listener;
 
-/* The library names its own field; here it is an option. */
+/* The library names what its caller sets; here those are options. */
 static void complain_of_file(const char *path, const char *text)
 {
-    static const char field[] = " (hash_block_tokens)";
-    const char *at = strstr(text, field);
-    if (!at) fragsim_complain("%s: %s", path, text);
-    else
-        fragsim_complain("%s: %.*s; give --hash-block-size%s", path, (int)(at - text), text,
-                         at + strlen(field));
+    static const struct {
+        const char *field, *option;
+    } names[] = {
+        { "(hash_block_tokens)", "(--hash-block-size)" },
+        { "without strict", "without --strict" },
+        { "name the input and output column", "name the input and output column: --columns" },
+        { "name the input and output key", "name the input and output key: --columns" },
+    };
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+        const char *at = strstr(text, names[k].field);
+        if (!at) continue;
+        fragsim_complain("%s: %.*s%s%s", path, (int)(at - text), text, names[k].option,
+                         at + strlen(names[k].field));
+        return;
+    }
+    fragsim_complain("%s: %s", path, text);
 }
 
 static void listen_to(void *ctx, pkv_log_level level, const char *text)

@@ -183,12 +183,12 @@ _Static_assert(N_OPTIONS <= 128, "fragsim_options.given has a bit per row");
 
 /* ---------------------------------------------------------------- help */
 
-static void put_option(FILE *out, const fragsim_option *o)
+static void put_option(FILE *out, const fragsim_option *o, bool marked)
 {
     const int left = 34, width = 100;
     const int len =
-        fprintf(out, "  %s%s%s%s%s", o->name, o->alias ? ", " : "", o->alias ? o->alias : "",
-                o->value ? " " : "", o->value ? o->value : "");
+        fprintf(out, "  %s%s%s%s%s%s", o->name, o->alias ? ", " : "", o->alias ? o->alias : "",
+                o->value ? " " : "", o->value ? o->value : "", marked ? " *" : "");
     if (len < left) fprintf(out, "%*s", left - len, "");
     else fprintf(out, "\n%*s", left, "");
     fragsim_put_wrapped(out, o->help, left, left, width);
@@ -226,7 +226,7 @@ void fragsim_help(FILE *out, fragsim_command command)
     for (size_t k = 0; k < N_OPTIONS; k++) {
         const fragsim_option *o = &options[k];
         if (!(o->commands & command)) continue;
-        if (o->name) put_option(out, o);
+        if (o->name) put_option(out, o, o->axis && command == FRAGSIM_SWEEP);
         else fprintf(out, "\n%s\n", o->help);
     }
     fprintf(out, "\n  %-32s%s\n", "--help", "this text");

@@ -7,6 +7,7 @@ usage: test_fragsim_cli.py PROGRAM
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -81,9 +82,32 @@ def test_help_lists_every_option_and_no_other():
         expect(listed == sorted(expected), f"{command} --help lists {set(listed) ^ set(expected)} wrongly")
         expect(all(len(line) <= 100 for line in text.splitlines()), f"{command} --help is too wide")
         expect(run(command, "-h") == (code, text, err), "-h")
+    expect("--seed N *" in run("sweep", "--help")[1] and "*  " not in run("run", "--help")[1], "marks of sweep")
     expect("draw" not in run("inspect", "--help")[1], "inspect --help speaks of drawing")
     expect(run("--help")[0] == 0, "--help")
     expect(run("--version")[1].startswith("pkv-fragsim "), "--version")
+
+
+def documented():
+    """{letter of a command: options} of the tables in the manual."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs/simulator.md").read_text()
+    found = {letter: {"--help"} for letter in "RSCI"}
+    for line in text.split("\n## Options\n")[1].split("\n## ")[0].splitlines():
+        cells = re.split(r" \| ", line.strip("| "))
+        names = re.findall(r"`(--[a-z-]+)", cells[0])
+        if not names or not line.startswith("|"):
+            continue
+        groups = cells[1].split(", ")
+        for name, group in zip(names, groups if len(groups) > 1 else groups * len(names)):
+            for letter in group:
+                found[letter].add(name)
+    return found
+
+
+def test_manual_lists_every_option():
+    for command, letter in (("run", "R"), ("sweep", "S"), ("capacity", "C"), ("inspect", "I")):
+        differs = documented()[letter] ^ set(HELP[command])
+        expect(not differs, f"docs/simulator.md and {command} --help differ in {differs}")
 
 
 def test_wrong_command_lines():
@@ -142,7 +166,8 @@ def test_bad_traces(folder):
     refused(f"{folder}: reading the trace failed: Is a directory; give a readable file", "inspect", folder)
     bad(HEAD, "t.csv: a header, but no rows; below it, a row with TIMESTAMP, ContextTokens and "
         "GeneratedTokens per request")
-    bad("a\x1b[31m,\u00e9\x7f\n1,2\n", "these columns: a\\x1b[31m, \\xc3\\xa9\\x7f\n")
+    bad("a\x1b[31m,\u00e9\x7f\n1,2\n", "these columns: a\\x1b[31m, \\xc3\\xa9\\x7f; name the "
+        "input and output column: --columns\n")
     bad("a,b,c\n1,2,3\n", "t.csv: line 1: no known format")
     bad("TIMESTAMP;ContextTokens;GeneratedTokens\n", "t.csv: line 1: fields are not separated")
     bad("TIMESTAMP,ContextTokens\n", "t.csv: line 1: column 'GeneratedTokens' of format azure is "

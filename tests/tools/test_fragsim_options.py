@@ -68,7 +68,7 @@ def test_wrong_block_size_of_ids():
     if not trace.exists():
         print(f"SKIPPED: {trace} is missing", file=sys.stderr)
         raise Skip(f"{trace} is missing")
-    refused("16 tokens per id would; give --hash-block-size", "inspect", trace)
+    refused("16 tokens per id would (--hash-block-size)", "inspect", trace)
     expect("857.46" in good("inspect", trace, "--hash-block-size", "16"), "mean prompt")
 
 
