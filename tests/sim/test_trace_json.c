@@ -257,7 +257,7 @@ static void test_json_limits(void **state)
 {
     (void)state;
     for (int more = 0; more < 2; more++) {
-        char text[6000], *at = text;
+        char text[9000], *at = text;
         at += sprintf(at, ROW0 "{\"timestamp\": 350, \"input_length\": 513, \"output_length\": 4, "
                                "\"hash_ids\": [5, 9], \"a\": ");
         for (int k = 0; k < 64 + more; k++) *at++ = '[';
@@ -271,7 +271,8 @@ static void test_json_limits(void **state)
         at = text;
         at += sprintf(at, ROW0 "{\"timestamp\": 350, \"input_length\": 513, \"output_length\": 4, "
                                "\"hash_ids\": [5, 9]");
-        for (int k = 4; k < 256 + more; k++) at += sprintf(at, ",\"k%d\":%d", k, k);
+        for (int k = 4; k < 256 + more; k++) /* levels and keys side by side do not add up */
+            at += sprintf(at, k < 200 ? ",\"k%d\":[{\"k\":0}]" : ",\"k%d\":[[0]]", k);
         sprintf(at, "}\n");
         assert_int_equal(read_text(text, &t), PKV_OK);
         assert_int_equal(t.dropped[PKV_SIM_DROP_BAD_JSON], more);
@@ -420,31 +421,47 @@ static void test_ids_follow_requests(void **state)
     pkv_sim_trace_free(&t);
 }
 
-/* Many ids, so that tables and lists grow; each is found again. */
-static void test_many_ids(void **state)
+enum { ROWS = 200, EACH = 97, DISTINCT = ROWS / 2 * EACH };
+
+/* Row r + ROWS / 2 repeats row r; id k is first + k * step. */
+static void expect_many_ids(char *text, bool is_signed, int64_t first, int64_t step)
 {
-    (void)state;
-    enum { ROWS = 200, EACH = 97 };
-    char *text = malloc(ROWS * 3000), *at = text;
-    assert_non_null(text);
+    char *at = text;
     for (int r = 0; r < ROWS; r++) {
         at += sprintf(at,
                       "{\"timestamp\": %d, \"input_length\": %d, \"output_length\": 1, "
                       "\"hash_ids\": [",
                       r, EACH * 512);
-        for (int k = 0; k < EACH; k++) { /* each block of ids twice, in steps of 2^32 */
-            const uint64_t id = (uint64_t)(r / 2 * EACH + k) << 32;
-            at += sprintf(at, "%s%llu", k ? "," : "", (unsigned long long)id);
+        for (int k = 0; k < EACH; k++) {
+            if (k > 0) *at++ = ',';
+            const int64_t id = first + (r % (ROWS / 2) * EACH + k) * step;
+            at += is_signed ? sprintf(at, "%lld", (long long)id)
+                            : sprintf(at, "%llu", (unsigned long long)id);
         }
         at += sprintf(at, "]}\n");
     }
     pkv_sim_trace t;
     assert_int_equal(read_text(text, &t), PKV_OK);
-    assert_int_equal(t.content.n_distinct, ROWS / 2 * EACH);
+    assert_int_equal(t.content.n_distinct, DISTINCT);
     for (int r = 0; r < ROWS; r++)
         for (int k = 0; k < EACH; k++)
-            assert_int_equal(t.content.ids[t.content.first[r] + k], r / 2 * EACH + k);
+            assert_int_equal(t.content.ids[t.content.first[r] + k], r % (ROWS / 2) * EACH + k);
     pkv_sim_trace_free(&t);
+}
+
+/* Many ids, so that tables and lists grow; each is found again, and none for its neighbour. */
+static void test_many_ids(void **state)
+{
+    (void)state;
+    char *text = malloc(ROWS * 3000);
+    assert_non_null(text);
+    expect_many_ids(text, true, 0, 1);
+    expect_many_ids(text, true, 0, INT64_C(1) << 32);
+    expect_many_ids(text, true, DISTINCT / 2, -1); /* through 0 */
+    /* neighbours that are one double, the odd one first */
+    expect_many_ids(text, true, (INT64_C(1) << 53) + 2 * DISTINCT + 1, -1);
+    expect_many_ids(text, true, INT64_MAX, -1);
+    expect_many_ids(text, false, INT64_MIN, 3); /* 2^63 and more */
     free(text);
 }
 

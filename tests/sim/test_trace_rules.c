@@ -166,6 +166,12 @@ static void test_limits_after_sorting(void **state)
     assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 4);
     assert_int_equal(t.n_backwards, 1);
     pkv_sim_trace_free(&t);
+    cfg.duration_ns = 0; /* the row before the start stands in front of the filtered one */
+    cfg.start_ns = 1000000000;
+    assert_int_equal(read_with(VIDUR "10,10,5\n10,1,5\n11,20,5\n", cfg, &t), PKV_OK);
+    assert_int_equal(t.n_reqs, 1);
+    assert_int_equal(t.first_line[PKV_SIM_DROP_FILTERED], 2);
+    pkv_sim_trace_free(&t);
 }
 
 static void test_bad_arguments(void **state)
