@@ -232,6 +232,23 @@ static void find_knees(sweep *s)
     for (int k = 0; k < s->n_knees; k++) find_knee(s, &s->knees[k], &alone[k].result.norm_s);
 }
 
+/* Rejected requests have no column of their own. */
+static void note_too_long(sweep *s)
+{
+    for (int p = 0; p < s->opts->n_policies; p++) {
+        const fragsim_job *worst = &s->points[0].jobs[p];
+        for (int i = 1; i < s->n_points; i++)
+            if (s->points[i].jobs[p].result.n_too_long > worst->result.n_too_long)
+                worst = &s->points[i].jobs[p];
+        if (worst->result.n_too_long > 0)
+            fragsim_note(s->loaded,
+                         "%s: requests are too long and were rejected, at most %lld of %lld at a "
+                         "point",
+                         s->opts->policy_texts[p], (long long)worst->result.n_too_long,
+                         (long long)worst->result.n_requests);
+    }
+}
+
 /* ---------------------------------------------------------------- output */
 
 static void report_of(const sweep *s, fragsim_sweep_report *out)
@@ -303,6 +320,7 @@ static int run_grid(sweep *s)
     if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;
     if (status != PKV_OK) return FRAGSIM_ERROR;
     find_knees(s);
+    note_too_long(s);
     fragsim_sweep_report report;
     report_of(s, &report);
     if (!write_sweep(&report)) return FRAGSIM_ERROR;

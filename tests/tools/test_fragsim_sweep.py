@@ -93,6 +93,16 @@ def test_sweep_refuses():
     good("sweep", "--trace", "-", "--all-at-once", "--max-num-seqs", "1,2", stdin=TRACE)
 
 
+def test_sweep_tells_of_rejected_requests():
+    args = ("sweep", "--num-prompts", "100", "--policy", "max", "--policy", "paged")
+    whole = report(*args, "--max-model-len", "500,300,2048")
+    worst = [max(point["policies"][k]["too_long"] for point in whole["points"]) for k in range(2)]
+    expect(worst[0] > 20 and whole["notes"] == [
+        f"{name}: requests are too long and were rejected, at most {n} of 100 at a point"
+        for name, n in zip(("max", "paged"), worst)], str(whole["notes"]))
+    expect(report(*args, "--max-model-len", "2048,4096")["notes"] == [], "nothing is rejected")
+
+
 # ---------------------------------------------------------------- the same bytes
 
 @in_folder
