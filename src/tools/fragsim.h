@@ -130,6 +130,7 @@ typedef struct fragsim_job {
     int64_t sample_interval_ns; /* 0: no series */
     int32_t map_cells;
     bool want_events; /* collect the events as JSON lines */
+    char place[128];  /* for complaints: " at seed 1", the point of a sweep; or empty */
 
     char name[PKV_SIM_POLICY_NAME_BYTES];
     pkv_status status;

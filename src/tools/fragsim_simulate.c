@@ -154,7 +154,7 @@ pkv_status fragsim_simulate(fragsim_job *jobs, int n, int threads, bool show)
     fragsim_progress_end(&q.progress);
     for (int k = 0; k < n; k++) {
         if (jobs[k].status == PKV_OK) continue;
-        fragsim_complain("%s: %s", jobs[k].name,
+        fragsim_complain("%s%s: %s", jobs[k].name, jobs[k].place,
                          jobs[k].error[0] ? jobs[k].error : pkv_status_text(jobs[k].status));
         return jobs[k].status;
     }

@@ -161,6 +161,15 @@ static bool load(sweep *s, int i)
     return true;
 }
 
+/* " at --seed 1, --kv-tokens 5000" */
+static void name_place(const fragsim_options *o, const int *k, char *out, size_t cap)
+{
+    size_t len = 0;
+    for (int a = 0; a < o->n_axes && len < cap; a++)
+        len += (size_t)snprintf(out + len, cap - len, "%s%s %s", a == 0 ? " at " : ", ",
+                                o->axes[a].option, o->axes[a].values[k[a]]);
+}
+
 static void fill_job(const fragsim_options *at, int policy, const fragsim_input *input,
                      fragsim_job *job)
 {
@@ -183,6 +192,7 @@ static bool prepare_point(sweep *s, int number, int *n_knees)
     const bool ok = load(s, point->input);
     for (int p = 0; p < n_policies && ok; p++) {
         fill_job(s->at, p, &s->inputs[point->input], &point->jobs[p]);
+        name_place(s->opts, point->k, point->jobs[p].place, sizeof(point->jobs[p].place));
         if (s->rate_axis < 0 || point->k[s->rate_axis] != 0) continue;
         fragsim_job *alone = s->jobs + (size_t)s->n_points * (size_t)n_policies + *n_knees;
         fill_job(s->at, p, &s->inputs[point->input], alone);

@@ -134,6 +134,11 @@ def test_first_failure_is_told_once():
     code, out, err = seen.pop()
     expect(code == 2 and out == "" and err.startswith("pkv-fragsim: paged:block=16: ") and
            err.count("\n") == 1, err)
+    seen = {run("sweep", "--policy", "paged", "--policy", "max", "--all-at-once", "--num-prompts",
+                "10,20,30000,30001", "--max-num-seqs", "5,6", "--step-time",
+                "1000s+1000s*batch+1s*tokens", "--threads", threads) for threads in (1, 2, 7)}
+    expect(seen == {(2, "", "pkv-fragsim: paged:block=16 at --num-prompts 30000, --max-num-seqs 5: the run "
+                            "lasts longer than 2^62 ns\n")}, str(seen))
 
 
 if __name__ == "__main__":
