@@ -78,7 +78,7 @@ typedef struct pkv__sim_engine {
                          been refused in this epoch, or PKV__NOBODY */
     int64_t tried_epoch;
     int64_t tokens_given; /* with max_batched_tokens: computed in this step so far */
-    bool over_budget;     /* somebody was kept out by max_batched_tokens alone */
+    int64_t over_budget;  /* the first that max_batched_tokens alone kept out, or PKV__NOBODY */
 
     /* of the step under way */
     bool queued;            /* somebody waits after admission */

@@ -122,7 +122,7 @@ static pkv_status admit_skipping(pkv__sim_engine *e)
             const bool waits = is_over_budget(e, r);
             const pkv_status status = waits ? PKV_OK : admit(e, r);
             if (status != PKV_OK && status != PKV_E_NO_BLOCKS) return status;
-            e->over_budget |= waits;
+            if (waits && e->over_budget == PKV__NOBODY) e->over_budget = r;
             if (waits && left == PKV__NOBODY) left = r;
         }
         r = next;
@@ -137,8 +137,10 @@ static pkv_status admit_in_order(pkv__sim_engine *e)
     while (e->waiting.len > 0 && has_place(e)) {
         const int64_t r = e->waiting.head;
         if (e->req[r].refused_epoch == e->epoch) break;
-        e->over_budget = is_over_budget(e, r);
-        if (e->over_budget) break;
+        if (is_over_budget(e, r)) {
+            e->over_budget = r;
+            break;
+        }
         const pkv_status status = admit(e, r);
         if (status == PKV_E_NO_BLOCKS) break;
         if (status != PKV_OK) return status;
@@ -149,7 +151,7 @@ static pkv_status admit_in_order(pkv__sim_engine *e)
 pkv_status pkv__engine_admit(pkv__sim_engine *e)
 {
     e->fresh.n = 0;
-    e->over_budget = false;
+    e->over_budget = PKV__NOBODY;
     if (pkv__engine_n_waiting(e) == 0) return PKV_OK;
     /* A beam may have given room back when it grew. */
     if (e->cfg->policy.group == PKV_SIM_GROUP_BEAM) e->epoch++;

@@ -27,7 +27,8 @@ static bool is_unsteady(const pkv__sim_engine *e, const pkv__sim_stretch *s)
 {
     /* What was given up may let somebody in; stalled ones change with every step; who was kept out
      * by the tokens that prefill computes may come in when it is done. */
-    return e->put_out || s->unlike || e->n_stalled > 0 || (e->over_budget && e->prefill.n > 0);
+    return e->put_out || s->unlike || e->n_stalled > 0 ||
+           (e->over_budget != PKV__NOBODY && e->prefill.n > 0);
 }
 
 /* Does somebody who arrives change anything before the next event? */

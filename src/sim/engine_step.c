@@ -52,8 +52,8 @@ static pkv__sim_part kind_of_free(const pkv__sim_engine *e, int64_t n_free)
 {
     if (pkv__engine_n_waiting(e) == 0) return PKV__PART_IDLE;
     const int64_t r = pkv__engine_first_in_line(e);
-    const bool limited = e->running.len >= e->cfg->max_num_seqs || e->ops->closed(e->policy) ||
-                         (e->over_budget && e->req[r].refused_epoch != e->epoch);
+    const bool limited =
+        e->running.len >= e->cfg->max_num_seqs || e->ops->closed(e->policy) || e->over_budget == r;
     if (!limited && !e->has_places) return PKV__PART_SHORTAGE;
     const int64_t need = e->ops->need(e->policy, r, pkv__engine_tokens_of(e, r));
     if (need > n_free) return PKV__PART_SHORTAGE;

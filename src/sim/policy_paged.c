@@ -473,7 +473,8 @@ static pkv_status paged_grow(void *self, int64_t r, int32_t u)
     if (u < run->reserved && !beams) return PKV_OK;
     status = pkv__paged_commit(p, run, u);
     if (status != PKV_OK) return status;
-    if (p->n_seqs == 1 && pkv__paged_room(p) == 0) status = PKV_E_NO_BLOCKS;
+    if (p->n_seqs == 1 && u % p->block_tokens == 0 && pkv__paged_room(p) == 0)
+        status = PKV_E_NO_BLOCKS;
     else status = pkv__paged_reserve(p, run, u);
     while (status == PKV_E_NO_BLOCKS && p->n_running == 1 && p->n_suspended > 0) {
         status = pkv__paged_give_up(p, r);
