@@ -100,8 +100,8 @@ pkv_status pkv__lines_begin(pkv__lines *lines, char *first, bool *empty)
     return status;
 }
 
-/* Give up on a line that does not end; forget what is read of it but its first byte, so that it
- * does not come out as blank. */
+/* Give up on a line that does not end; forget what is read of it but its first byte, so that there
+ * is a line even if the source ends here. */
 static pkv_status skip_ahead(pkv__lines *lines, size_t *skipped)
 {
     *skipped += lines->to - lines->from - 1;
