@@ -23,6 +23,7 @@
 #define PKV_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PKV_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PKV_PREFETCH(ptr) __builtin_prefetch(ptr)
+#define PKV_LOWEST_BIT(word64) __builtin_ctzll(word64) /* its number; of a word that is not 0 */
 #define PKV_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define PKV_CACHE_LINE 64
 

@@ -70,13 +70,12 @@ void pkv__sim_account_add(pkv__sim_account *acc, const pkv__sim_stretch *s, int6
     if (s->waited) acc->waited_ns += ns;
     if (any_free(first)) acc->free_ns += ns;
     const pkv__i128 tokens_before = acc->sum[PKV__PART_TOKEN];
-    const pkv__i128 s1 = sum_of_k(s->n), s2 = sum_of_k2(s->n);
+    const pkv__i128 slope = s->first_ns * sum_of_k(s->n) + s->slope_ns * sum_of_k2(s->n);
     for (int p = 0; p < PKV__PART_COUNT; p++) {
-        const pkv__i128 p0 = first->part[p];
-        acc->sum[p] += p0 * ns;
-        if (s->n == 1) continue;
-        const pkv__i128 d = (last->part[p] - first->part[p]) / (s->n - 1);
-        acc->sum[p] += d * (s->first_ns * s1 + s->slope_ns * s2);
+        /* Most parts are 0, and most others do not change. */
+        if (first->part[p] > 0) acc->sum[p] += ns * first->part[p];
+        if (last->part[p] != first->part[p])
+            acc->sum[p] += slope * ((last->part[p] - first->part[p]) / (s->n - 1));
     }
     if (s->waited)
         acc->waste_waited += ns * acc->pool_units - (acc->sum[PKV__PART_TOKEN] - tokens_before);

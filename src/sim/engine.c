@@ -13,7 +13,7 @@
  * it holds its room and gains no token.
  *
  * naive does every step for every request and sums up what each holds. leap keeps the next event of
- * every running request (block boundary or finish) in a heap and does all steps up to the first one
+ * every running request (block boundary or finish) in a ring and does all steps up to the first one
  * at once: between events everything is linear in the number of steps. Both call the policy in the
  * same order. An arrival ends a leap only if it could be admitted or is the first to wait;
  * otherwise it just joins the queue. */

@@ -90,7 +90,7 @@ typedef struct pkv__sim_engine {
     pkv__sim_part kind_of_free;
     int64_t n_free, largest_free, scatter_ppm;
 
-    pkv__sim_heap events; /* leap only */
+    pkv__sim_ring events; /* leap only */
     pkv__sim_watch watch;
 
     pkv__sim_account account;

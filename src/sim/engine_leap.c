@@ -7,7 +7,7 @@ static void plan_event(pkv__sim_engine *e, int64_t r)
     const int64_t grown = e->ops->leap_limit(e->policy, r, pkv__engine_resident(e, r));
     const int64_t end = e->req[r].step_zero + e->reqs[r].output_tokens;
     const int64_t left = end - e->n_steps;
-    pkv__sim_heap_set(&e->events, r, grown < left ? e->n_steps + grown : end, e->req[r].order);
+    pkv__sim_ring_set(&e->events, r, grown < left ? e->n_steps + grown : end);
 }
 
 static pkv_status make_room_for(pkv__sim_engine *e, const pkv__sim_batch *batch)
@@ -43,7 +43,7 @@ static bool heeds_arrivals(const pkv__sim_engine *e)
 static int64_t leap_length(const pkv__sim_engine *e, pkv__sim_stretch s)
 {
     if (is_unsteady(e, &s)) return 1;
-    s.n = e->events.events[0].step - e->n_steps;
+    s.n = pkv__sim_ring_next(&e->events) - e->n_steps;
     const pkv__sim_account *acc = &e->account;
     if (acc->window == PKV_SIM_WINDOW_ARRIVALS && e->now_ns < acc->window_end_ns &&
         acc->window_end_ns != INT64_MAX) {
@@ -57,13 +57,28 @@ static int64_t leap_length(const pkv__sim_engine *e, pkv__sim_stretch s)
     return before < s.n ? before + 1 : s.n;
 }
 
-/* Finish those whose output ends now; the others need room. */
+/* Few, and nearly in order already; shell sort keeps the worst case tame. */
+static void sort_by_order(const pkv__sim_engine *e, int64_t *r, int32_t n)
+{
+    for (int32_t gap = n / 2; gap > 0; gap /= 2) {
+        for (int32_t i = gap; i < n; i++) {
+            const int64_t one = r[i];
+            int32_t k = i;
+            for (; k >= gap && e->req[r[k - gap]].order > e->req[one].order; k -= gap)
+                r[k] = r[k - gap];
+            r[k] = one;
+        }
+    }
+}
+
+/* Finish those whose output ends now; the others need room. In order of admission. */
 static pkv_status collect_events(pkv__sim_engine *e)
 {
+    const int32_t n = pkv__sim_ring_take(&e->events, e->n_steps, e->due.r);
+    sort_by_order(e, e->due.r, n);
     e->due.n = 0;
-    while (e->events.len > 0 && e->events.events[0].step == e->n_steps) {
-        const int64_t r = e->events.events[0].req;
-        pkv__sim_heap_remove(&e->events, r);
+    for (int32_t k = 0; k < n; k++) {
+        const int64_t r = e->due.r[k];
         if (!pkv__engine_is_done(e, r)) {
             e->due.r[e->due.n++] = r;
             continue;

@@ -71,7 +71,7 @@ void pkv__engine_stop(pkv__sim_engine *e, int64_t r)
     q->residence_ns += e->now_ns - q->start_ns;
     e->tokens -= e->n_seqs * u;
     if (q->stalled) e->n_stalled--;
-    pkv__sim_heap_remove(&e->events, r);
+    pkv__sim_ring_remove(&e->events, r);
 }
 
 int64_t pkv__engine_victim(const pkv__sim_engine *e)

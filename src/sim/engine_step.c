@@ -127,7 +127,7 @@ static void advance_prefill(pkv__sim_engine *e, int64_t first_end_ns)
             q->stalled = false;
             e->n_stalled--;
         }
-        if (e->cfg->engine == PKV_SIM_LEAP) pkv__sim_heap_set(&e->events, r, e->n_steps, q->order);
+        if (e->cfg->engine == PKV_SIM_LEAP) pkv__sim_ring_set(&e->events, r, e->n_steps);
     }
     e->prefill.n = n_left;
 }

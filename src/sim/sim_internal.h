@@ -248,23 +248,35 @@ void pkv__sim_refusals_result(const pkv__sim_refusals *refusals, pkv_sim_result 
 
 /* ---------------------------------------------------------------- next events */
 
-/* Binary heap of requests by (step of their next event, order), with removal of any. */
-typedef struct pkv__sim_heap {
-    struct pkv__sim_event {
-        int64_t step, order, req;
-    } * events;   /* [cap] */
-    int32_t *pos; /* [n] place of each request in the heap, -1: not there */
-    int32_t len, cap;
-    int64_t n;
-    pkv_allocator alloc;
-} pkv__sim_heap;
+#define PKV__RING_LISTS 1024 /* steps ahead; blocks are no longer than that */
 
-pkv_status pkv__sim_heap_init(pkv__sim_heap *heap, int32_t cap, int64_t n,
-                              const pkv_allocator *alloc);
-void pkv__sim_heap_deinit(pkv__sim_heap *heap);
+typedef struct pkv__sim_node {
+    int64_t step;
+    int32_t prev, next; /* in its list, -1: none */
+    int32_t list;       /* -1: it has no event */
+} pkv__sim_node;
+
+/* The next event of each request, by step. Steps are >= now. */
+typedef struct pkv__sim_ring {
+    int64_t now;
+    pkv__sim_node *nodes; /* [n] */
+    int64_t n;
+    uint64_t bits[PKV__RING_LISTS / 64]; /* of each list: it is not empty */
+    int32_t head[PKV__RING_LISTS];
+    pkv_allocator alloc;
+} pkv__sim_ring;
+
+pkv_status pkv__sim_ring_init(pkv__sim_ring *ring, int64_t n, const pkv_allocator *alloc);
+void pkv__sim_ring_deinit(pkv__sim_ring *ring);
 /* Insert, or move if it is there. */
-void pkv__sim_heap_set(pkv__sim_heap *heap, int64_t req, int64_t step, int64_t order);
+void pkv__sim_ring_set(pkv__sim_ring *ring, int64_t req, int64_t step);
 /* Nothing happens if it is not there. */
-void pkv__sim_heap_remove(pkv__sim_heap *heap, int64_t req);
+void pkv__sim_ring_remove(pkv__sim_ring *ring, int64_t req);
+/* The next step to look at: the first event, or one before it and less than PKV__RING_LISTS steps
+ * ahead. INT64_MAX if there is none. */
+int64_t pkv__sim_ring_next(const pkv__sim_ring *ring);
+/* Go on to `step`, at most pkv__sim_ring_next: take out the requests whose event is now, in any
+ * order. Returns their number. */
+int32_t pkv__sim_ring_take(pkv__sim_ring *ring, int64_t step, int64_t *reqs);
 
 #endif

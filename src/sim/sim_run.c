@@ -54,7 +54,7 @@ static void engine_deinit(pkv__sim_engine *e)
     const pkv_allocator *alloc = &e->cfg->alloc;
     if (e->policy) e->ops->destroy(e->policy);
     pkv__watch_deinit(&e->watch, e->cfg);
-    pkv__sim_heap_deinit(&e->events);
+    pkv__sim_ring_deinit(&e->events);
     pkv__free(alloc, e->due.r, batch_bytes(e));
     pkv__free(alloc, e->prefill.r, batch_bytes(e));
     pkv__free(alloc, e->fresh.r, batch_bytes(e));
@@ -74,8 +74,7 @@ static pkv_status make_lists(pkv__sim_engine *e)
     if (!e->req || !e->fresh.r || !e->prefill.r || !e->due.r) return PKV_E_NO_MEMORY;
     for (int64_t r = 0; r < e->n; r++)
         e->req[r] = (pkv__sim_req){ .first_token_ns = -1, .refused_epoch = -1 };
-    const int32_t cap = most_running(e->cfg, e->n);
-    const pkv_status status = pkv__sim_heap_init(&e->events, cap, e->n, alloc);
+    const pkv_status status = pkv__sim_ring_init(&e->events, e->n, alloc);
     return status == PKV_OK ? pkv__watch_init(&e->watch, e->cfg) : status;
 }
 

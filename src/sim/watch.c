@@ -142,6 +142,7 @@ void pkv__watch_samples(pkv__sim_engine *e, const pkv__sim_stretch *s, const pkv
                         const pkv__sim_sample *last)
 {
     pkv__sim_watch *w = &e->watch;
+    if (w->next_sample_ns == INT64_MAX) return;
     const int64_t end_ns = e->now_ns + (int64_t)pkv__sim_stretch_ns(s);
     int64_t seen = e->next_arrival, n_waiting = e->waiting.len;
     while (w->next_sample_ns < end_ns) {

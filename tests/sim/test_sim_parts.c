@@ -1,5 +1,5 @@
-/* The parts of the simulator one by one: heap, percentiles, the split of a chunk, integrals over a
- * leap. */
+/* The parts of the simulator one by one: next events, percentiles, the split of a chunk, integrals
+ * over a leap. */
 #include "common/philox.h"
 #include "sim/shadow_model.h"
 #include "sim/sim_internal.h"
@@ -61,36 +61,49 @@ static void test_rounding_is_external(void **state)
     assert_int_equal(s.part[PKV__PART_ROUNDING], 28);
 }
 
-/* ---------------------------------------------------------------- heap, stretches */
+/* ---------------------------------------------------------------- next events, stretches */
 
-static void test_heap(void **state)
+/* Against a list of steps, some of which are several turns of the ring away. */
+static void test_ring(void **state)
 {
     (void)state;
-    enum { N = 40 };
-    int64_t step[N];
+    enum { N = 40, MOVES = 20000 };
+    int64_t step[N], got[N], now = 0, n_taken = 0; /* step -1: no event */
     pkv__rng rng;
     pkv__rng_init(&rng, 5, 0, 0);
-    pkv__sim_heap heap;
-    assert_int_equal(pkv__sim_heap_init(&heap, N, N, &no_hook), PKV_OK);
+    pkv__sim_ring ring;
+    assert_int_equal(pkv__sim_ring_init(&ring, N, &no_hook), PKV_OK);
     for (int r = 0; r < N; r++) step[r] = -1;
-    for (int round = 0; round < 20000; round++) {
-        const int64_t r = pkv__rng_below(&rng, N);
-        step[r] = pkv__rng_below(&rng, 4) == 0 ? -1 : (int64_t)pkv__rng_below(&rng, 30);
-        if (step[r] < 0) pkv__sim_heap_remove(&heap, r);
-        else pkv__sim_heap_set(&heap, r, step[r], r);
-        int64_t first = -1;
-        int32_t len = 0;
-        for (int64_t k = 0; k < N; k++) {
-            if (step[k] < 0) continue;
-            len++;
-            if (first < 0 || step[k] < step[first]) first = k;
+    for (int k = 0; k < MOVES; k++) {
+        const uint32_t r = pkv__rng_below(&rng, N);
+        if (pkv__rng_below(&rng, 5) == 0) {
+            step[r] = -1;
+            pkv__sim_ring_remove(&ring, r);
+        } else {
+            step[r] = now + pkv__rng_below(&rng, 4) * pkv__rng_below(&rng, 1500);
+            pkv__sim_ring_set(&ring, r, step[r]);
         }
-        assert_int_equal(heap.len, len);
-        if (len == 0) continue;
-        assert_int_equal(heap.events[0].req, first);
-        assert_int_equal(heap.events[0].step, step[first]);
+        if (pkv__rng_below(&rng, 3) > 0) continue;
+        int64_t first = INT64_MAX;
+        for (int i = 0; i < N; i++)
+            if (step[i] >= 0 && step[i] < first) first = step[i];
+        const int64_t next = pkv__sim_ring_next(&ring);
+        assert_true(first == INT64_MAX ? next == INT64_MAX : next >= now && next <= first);
+        if (first == INT64_MAX) continue;
+        assert_true(next - now < PKV__RING_LISTS);
+        now = pkv__rng_below(&rng, 4) > 0 ? next : now + (next - now) / 2;
+        const int32_t n = pkv__sim_ring_take(&ring, now, got);
+        int32_t n_due = 0;
+        for (int i = 0; i < N; i++) n_due += step[i] == now;
+        assert_int_equal(n, n_due);
+        for (int32_t i = 0; i < n; i++) {
+            assert_int_equal(step[got[i]], now);
+            step[got[i]] = -1;
+        }
+        n_taken += n;
     }
-    pkv__sim_heap_deinit(&heap);
+    assert_true(n_taken > MOVES / 8 && now > 20 * PKV__RING_LISTS);
+    pkv__sim_ring_deinit(&ring);
 }
 
 /* A leap adds up to the same as its steps one by one. */
@@ -158,7 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figure_3),    cmocka_unit_test(test_rounding_is_external),
-        cmocka_unit_test(test_heap),        cmocka_unit_test(test_leap_integral),
+        cmocka_unit_test(test_ring),        cmocka_unit_test(test_leap_integral),
         cmocka_unit_test(test_percentiles),
     };
     return cmocka_run_group_tests_name("sim_parts", tests, NULL, NULL);
