@@ -182,7 +182,8 @@ static bool repeat_rows(const fragsim_options *o, fragsim_input *in, int64_t n)
 static bool load_trace(const fragsim_options *o, fragsim_report *report, fragsim_input *out)
 {
     out->from_trace = true;
-    if (!read_file(o, o->trace_path, o->num_prompts, report, &out->trace)) return false;
+    const int64_t most = o->trace.max_requests > 0 ? o->trace.max_requests : o->num_prompts;
+    if (!read_file(o, o->trace_path, most, report, &out->trace)) return false;
     out->reqs = out->trace.reqs;
     out->n = out->trace.n_reqs;
     out->content = out->trace.content;

@@ -31,7 +31,6 @@ static const struct {
     { "--request-rate", "--time-scale",
       "the one draws arrivals, the other stretches those of a trace: choose one" },
     { "--target-rate", "--time-scale", "both stretch the times of the trace: choose one" },
-    { "--num-prompts", "--max-requests", "choose one" },
     { "--format", "--columns", "named columns are a format of their own: choose one" },
     { "--kv-tokens", "--num-blocks", "choose one" },
     { "--kv-tokens", "--num-gpu-blocks-override", "choose one" },
@@ -151,6 +150,9 @@ static bool check_needs(const fragsim_options *o)
     for (size_t k = 0; k < sizeof(needs) / sizeof(needs[0]); k++)
         if (fragsim_given(o, needs[k].option) && !needs[k].met(o))
             return fragsim_complain("%s %s", needs[k].option, needs[k].words);
+    if (o->trace_path && o->num_prompts >= 0 && o->trace.max_requests > 0 && !o->repeat)
+        return fragsim_complain("--num-prompts and --max-requests: choose one, or repeat the rows "
+                                "with --repeat");
     if (o->arrivals.kind == PKV_SIM_ARRIVAL_BURST && !fragsim_given(o, "--burst-size"))
         return fragsim_complain("--arrival burst needs --burst-size N");
     if (o->repeat && o->lengths_path && !o->lengths_in_order)

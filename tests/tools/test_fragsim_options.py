@@ -260,6 +260,8 @@ def test_lengths_of_a_file(folder):
     # pairs stay together: i = 5 o in every row
     close(drawn[0]["prompt_tokens"]["mean"], 5 * drawn[0]["output_tokens"]["mean"], "rows are drawn whole")
     expect(abs(drawn[0]["prompt_tokens"]["mean"] - 20) < 5 * 8.2 / 3000**0.5, "each row as often")
+    got = report(*args, "--num-prompts", "50", "--max-requests", "1", cwd=folder)["requests"]
+    expect(got["n"] == 50 and got["prompt_tokens"]["max"] == 10, "drawn from the first row only")
     refused("7 requests wanted, 3 usable rows there", *args, "--in-order", "--num-prompts", "7", cwd=folder)
     refused("none.csv: cannot be opened", "run", "--lengths", "none.csv", cwd=folder)
     refused("--lengths: ", "run", "--lengths", "weibull:1,2", cwd=folder)
@@ -276,6 +278,9 @@ def test_rows_again(folder):
     expect(got["requests"]["n"] == 7 and got["requests"]["span_ns"] == 9 * SECOND, str(got["requests"]))
     got = report(*args, "--num-prompts", "2", "--repeat", cwd=folder)
     expect(got["requests"]["n"] == 2 and got["requests"]["span_ns"] == SECOND, "fewer than there are")
+    got = report(*args, "--max-requests", "2", "--num-prompts", "5", "--repeat", cwd=folder)
+    # rows at 0 and 1 s, a gap of 1 s, so passes begin at 0, 2 and 4 s
+    expect(got["requests"]["n"] == 5 and got["requests"]["span_ns"] == 4 * SECOND, "of two rows only")
     ids = "".join(f'{{"timestamp": {1000 * k}, "input_length": 1024, "output_length": 1, "hash_ids": [{k}, 7]}}\n'
                   for k in range(3))
     (folder / "t.jsonl").write_text(ids)
