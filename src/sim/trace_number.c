@@ -57,7 +57,7 @@ static bool read_decimal(pkv__text text, decimal *out)
             out->exponent += !point;
         }
     }
-    if (!any || (minus && (out->digits != 0 || out->cut))) return false;
+    if (!any || (minus && out->digits != 0)) return false;
     if (k == text.len) return true;
     return (text.at[k] == 'e' || text.at[k] == 'E') && read_exponent(text, k + 1, &out->exponent);
 }

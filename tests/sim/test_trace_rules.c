@@ -382,6 +382,12 @@ static void test_format_by_name(void **state)
     assert_string_equal(t.format, "vidur");
     assert_int_equal(t.reqs[0].prompt_tokens, 2);
     pkv_sim_trace_free(&t);
+    assert_int_equal(read_text("prompt_size,token_size,arrival_timestamp,arrived_at,"
+                               "num_prefill_tokens,num_decode_tokens\n1,2,3,4,5,6\n",
+                               &t),
+                     PKV_OK);
+    assert_string_equal(t.format, "vidur"); /* as many: the first in the list */
+    pkv_sim_trace_free(&t);
     cfg.format = "lengths";
     assert_int_equal(read_with(text, cfg, &t), PKV_OK);
     assert_string_equal(t.format, "lengths");

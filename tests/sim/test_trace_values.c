@@ -105,7 +105,8 @@ static void test_times(void **state)
         if (!ok || ns != (pkv__i128)good[k].high * INT64_C(1000000000000000000) + good[k].low)
             fail_msg("%s of %lld ns", good[k].text, (long long)good[k].unit_ns);
     }
-    static const char *const bad[] = { "-1", "nan", "inf", "", "1e30", "1s", "1e400", "1e19.5" };
+    static const char *const bad[] = { "-1", "nan",   "inf",    "",    "1e30",
+                                       "1s", "1e400", "1e19.5", "-0.1" };
     for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
         pkv__i128 ns;
         assert_false(pkv__trace_ns(text_of(bad[k]), 1000000000, &ns));
