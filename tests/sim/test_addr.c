@@ -399,6 +399,30 @@ static void test_next_fit_wraps(void **state)
     ops->destroy(a);
 }
 
+/* As many chunks as there may be, each with a free run before it: the nodes suffice. A gap is made
+ * by a chunk that goes again, one slot longer each time so that it does not fit the gaps before it.
+ */
+static void test_as_many_runs_as_chunks(void **state)
+{
+    (void)state;
+    enum { MOST = 50 };
+    for (size_t o = 0; o < PKV_ARRAY_LEN(all_ops); o++) {
+        const pkv__sim_addr_ops *ops = all_ops[o];
+        if (ops == &pkv__sim_addr_buddy || ops == &pkv__sim_addr_ideal) continue;
+        void *a;
+        int32_t end = 0;
+        assert_int_equal(ops->create(10000, MOST, &no_hook, &a), PKV_OK);
+        for (int32_t k = 1; k < MOST; k++) {
+            assert_int_equal(take_at(ops, a, k), end);
+            assert_int_equal(take_at(ops, a, MOST), end + k);
+            ops->give(a, end, k);
+            end += k + MOST;
+            assert_int_equal(ops->n_free_chunks(a), k + 1);
+        }
+        ops->destroy(a);
+    }
+}
+
 /* 100 slots: A 0 .. 20, B 20 .. 30, C 30 .. 60, D 60 .. 65. Without A and C, B and D slide down: 15
  * slots move, the run behind them is 15 .. 100. Compacting again moves nothing. */
 static void test_compact_by_hand(void **state)
@@ -469,10 +493,15 @@ static void test_largest_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),          cmocka_unit_test(test_places_against_map),
-        cmocka_unit_test(test_buddy_roots),    cmocka_unit_test(test_buddy_takes_its_roots),
-        cmocka_unit_test(test_buddy_cost),     cmocka_unit_test(test_ideal),
-        cmocka_unit_test(test_next_fit_wraps), cmocka_unit_test(test_compact_by_hand),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_places_against_map),
+        cmocka_unit_test(test_buddy_roots),
+        cmocka_unit_test(test_buddy_takes_its_roots),
+        cmocka_unit_test(test_buddy_cost),
+        cmocka_unit_test(test_ideal),
+        cmocka_unit_test(test_next_fit_wraps),
+        cmocka_unit_test(test_compact_by_hand),
+        cmocka_unit_test(test_as_many_runs_as_chunks),
         cmocka_unit_test(test_largest_pool),
     };
     return cmocka_run_group_tests_name("addr", tests, NULL, NULL);
