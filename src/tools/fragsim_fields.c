@@ -153,14 +153,24 @@ static void rate_fields(const visitor *v, const pkv_sim_result *r, const fragsim
     derived(v, "goodput_requests_per_s", d->good_per_s);
 }
 
-static void space_fields(const visitor *from, const pkv_sim_result *r, const fragsim_derived *d)
+/* Can free slots be in the wrong place? */
+static bool has_places(const pkv_sim_policy *p)
 {
+    const bool contiguous =
+        p->kind == PKV_SIM_MAX || p->kind == PKV_SIM_POW2 || p->kind == PKV_SIM_ORACLE;
+    return contiguous && p->addr != PKV_SIM_ADDR_IDEAL && p->addr != PKV_SIM_ADDR_COMPACT;
+}
+
+static void space_fields(const visitor *from, const fragsim_job *job, const fragsim_derived *d)
+{
+    const pkv_sim_result *r = &job->result;
+    const bool places = has_places(&job->cfg.policy);
     const visitor waste = in_group(from, "waste", "waste_");
     const visitor table = in_group(from, "block_table", "block_table_");
     const visitor scatter = in_group(from, "places", "places_");
-    real_if(&scatter, "scatter", r->window_ns > 0, r->scatter);
-    whole(&scatter, "failed_takes", r->n_failed_takes);
-    real_if(&scatter, "frag_index", r->n_failed_takes > 0, r->frag_index);
+    real_if(&scatter, "scatter", places && r->window_ns > 0, r->scatter);
+    whole_if(&scatter, "failed_takes", places, r->n_failed_takes);
+    real_if(&scatter, "frag_index", places && r->n_failed_takes > 0, r->frag_index);
     derived(&waste, "byte_s", d->waste_byte_s);
     derived(&waste, "byte_s_per_finished", d->waste_byte_s_per_request);
     derived(&waste, "waited_byte_s", d->waste_waited_byte_s);
@@ -218,7 +228,7 @@ static void result_fields(const visitor *v, const fragsim_job *job)
     dist(v, "tpot_s", "tpot_s_", &r->tpot_s);
     dist(v, "e2e_s", "e2e_s_", &r->e2e_s);
     dist(v, "residence_s", "residence_s_", &r->residence_s);
-    space_fields(v, r, &d);
+    space_fields(v, job, &d);
     move_fields(v, r, &d);
     cache_fields(v, r, &d);
 }

@@ -94,11 +94,12 @@ def test_series_average_to_the_report(folder):
     whole, series, _ = watched(folder, "--num-prompts", "60", "--all-at-once", "--step-time", "1", "--window",
                                "all", "--sample-interval", "1", "--policy", "max", "--policy", "oracle",
                                "--policy", "paged", "--kv-tokens", "5003")
+    config = whole["config"]
     for policy in whole["policies"]:
         rows = series[policy["policy"]]
         rows = rows[:policy["steps"]]
         expect([row["step"] for row in rows] == list(range(policy["steps"])), "a row per step")
-        slots = len(rows) * whole["config"]["kv_tokens"]
+        slots = len(rows) * config["kv_tokens"]
         columns = flat(policy["split"])
         for part in ("token", "reservation", "internal", "rounding", "unusable", "short", "limited", "idle",
                      "of_which_watermark", "of_which_tail", "logical"):
@@ -106,6 +107,17 @@ def test_series_average_to_the_report(folder):
             expect(abs(mean - columns[part]) < 1e-14, f"{part}: {mean}, in the report {columns[part]}")
         mean = sum(row["running"] for row in rows) / len(rows)
         expect(abs(mean - policy["mean_batch"]) < 1e-12, f"batch {mean}, {policy['mean_batch']}")
+        waste = sum(config["kv_tokens"] - row["token"] for row in rows if row["waiting"] > 0) / slots
+        expect(abs(waste - policy["waste"]["waited_share"]) < 1e-14, f"waste while somebody waits: {waste}")
+        scatter = policy["places"]["scatter"]
+        if policy["policy"] in ("max", "oracle"):
+            free = [(sum(row[part] for part in ("unusable", "short", "limited", "idle")),
+                     row["largest_free_run"]) for row in rows]
+            ratios = [1 - largest / slots for slots, largest in free if slots > 0]
+            mean = sum(ratios) / len(ratios)
+            expect(abs(mean - scatter) < 1e-6, f"scatter {mean}, in the report {scatter}")  # kept in ppm
+        else:
+            expect(scatter is None, f"{policy['policy']}: scatter {scatter}")
 
 
 def test_sample_interval_has_a_limit():
