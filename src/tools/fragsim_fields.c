@@ -156,8 +156,8 @@ static void rate_fields(const visitor *v, const pkv_sim_result *r, const fragsim
 /* Can free slots be in the wrong place? */
 static bool has_places(const pkv_sim_policy *p)
 {
-    const bool contiguous =
-        p->kind == PKV_SIM_MAX || p->kind == PKV_SIM_POW2 || p->kind == PKV_SIM_ORACLE;
+    const bool contiguous = p->kind == PKV_SIM_MAX || p->kind == PKV_SIM_POW2 ||
+                            p->kind == PKV_SIM_ORACLE || p->kind == PKV_SIM_STATIC_BATCH;
     return contiguous && p->addr != PKV_SIM_ADDR_IDEAL && p->addr != PKV_SIM_ADDR_COMPACT;
 }
 
