@@ -6,6 +6,7 @@ import os
 import pathlib
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -124,7 +125,8 @@ def browser(program):
             os.dup2(high_w, 4, inheritable=True)
 
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=place_pipes)
+                                   stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=place_pipes,
+                                   start_new_session=True)
         for fd in (to_r, from_w, high_r, high_w):
             os.close(fd)
         try:
@@ -135,5 +137,5 @@ def browser(program):
             try:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -5,6 +5,7 @@ and table. Pages that were broken on purpose show that the look can fail. Prints
 
 usage: test_fragsim_pictures.py PROGRAM
 """
+import csv
 import json
 import os
 import re
@@ -53,6 +54,16 @@ def n_points(element):
     return sum(len(re.findall("[ML]", path.get("d"))) for path in element.iter(SVG + "path"))
 
 
+def bars_of(chart, number):
+    """(left, right) of the boxes in one bar, from left to right, those without width left out."""
+    rows, top = {}, int(chart.get("data-plot").split()[2])
+    for polygon in chart.iter(SVG + "polygon"):
+        xs, ys = zip(*(map(float, p.split(",")) for p in polygon.get("points").split()))
+        if min(ys) >= top:  # above are the boxes of the key
+            rows.setdefault(max(ys), []).append((min(xs), max(xs)))
+    return sorted(s for s in rows[sorted(rows)[number]] if s[1] > s[0])
+
+
 @in_folder
 def test_svg_has_every_policy(folder):
     need_gnuplot()
@@ -64,6 +75,10 @@ def test_svg_has_every_policy(folder):
     for policy in POLICIES:
         texts = ["".join(t.itertext()).strip() for t in charts["c_waste"].iter(SVG + "text")]
         expect(policy in texts, f"{policy} has no bar")
+        left, right, _, _ = map(int, charts["c_waste"].get("data-plot").split())
+        spans = bars_of(charts["c_waste"], POLICIES.index(policy))
+        gaps = [b[0] - a[1] for a, b in zip([(0, left)] + spans, spans + [(right, 0)])]
+        expect(len(spans) >= 3 and max(map(abs, gaps)) < 0.1, f"bars of {policy} have gaps: {spans}")
         for name in ("c_tokens", "c_used", "c_batch", "c_queue"):
             groups = group_of(charts[name], policy)
             expect(len(groups) == 1, f"{name}: {len(groups)} lines for {policy}")
@@ -74,11 +89,127 @@ def test_svg_has_every_policy(folder):
     expect(len(ids) == len(set(ids)), "an id twice")
 
 
+def path_points(element):
+    """(x, y) of every corner of the paths, in pixels; a list per stroke."""
+    strokes = []
+    for path in element.iter(SVG + "path"):
+        for kind, x, y in re.findall(r"([ML])(-?[\d.]+),(-?[\d.]+)", path.get("d")):
+            if kind == "M":
+                strokes.append([])
+            strokes[-1].append((float(x), float(y)))
+    return strokes
+
+
+def shown_rows(path, span_s):
+    """Rows of the time series that charts show, with times from the first arrival."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    start_s = float(rows[0]["t_s"])
+    for row in rows:
+        row["t_s"] = float(row["t_s"]) - start_s
+    return [row for row in rows if row["t_s"] <= span_s * (1 + 1e-5)]
+
+
+@in_folder
+def test_long_series_keep_their_extremes(folder):
+    """2,700 samples per policy are too many for a line; what it shows is checked against the CSV."""
+    need_gnuplot()
+    good(*RUN, "--sample-interval", "20ms", "--timeseries", "a.csv", "--svg", "a.svg", cwd=folder)
+    root = ElementTree.parse(folder / "a.svg").getroot()
+    charts = {c.get("id"): c for c in root.iter(SVG + "svg") if c.get("class") == "chart"}
+    left, right, top, bottom = map(int, charts["c_tokens"].get("data-plot").split())
+    span_s = float(charts["c_tokens"].get("data-span"))
+    rows = shown_rows(folder / "a.csv", span_s)
+    for policy in POLICIES:
+        want = [(r["t_s"], 100 * int(r["token"]) / 15728) for r in rows if r["policy"] == policy]
+        stroke, = path_points(group_of(charts["c_tokens"], policy)[0])
+        got = [((x - left) / (right - left) * span_s, 100 * (bottom - y) / (bottom - top)) for x, y in stroke]
+        expect(len(want) > 2500 and 500 < len(got) <= 600, f"{len(want)} samples, {len(got)} points")
+        for pick in (min, max):
+            a, b = pick(v for _, v in got), pick(v for _, v in want)
+            expect(abs(a - b) < 0.05, f"{policy}: {pick.__name__} {a} in the chart, {b} in the CSV")
+        expect(got == sorted(got, key=lambda p: p[0]), f"{policy}: not in order of time")
+        for t, value in got[::50]:  # each point is a sample
+            near = [v for at, v in want if abs(at - t) < 0.03]
+            expect(any(abs(value - v) < 0.05 for v in near), f"{policy}: {value} at {t} s, samples {near}")
+
+
+def measured(row):
+    """What the tables of the page show, from a row of the time series."""
+    free = sum(int(row[n]) for n in ("unusable", "short", "limited", "idle"))
+    largest = int(row["largest_free_run"])
+    return {"tokens": 100 * int(row["token"]) / 15728, "used": 100 - 100 * free / 15728,
+            "batch": int(row["running"]), "queue": int(row["waiting"]) + int(row["swapped"]),
+            "scatter": 100 * (1 - largest / free) if free else None}
+
+
+@in_folder
+def test_tables_are_the_series(folder):
+    good(*RUN, "--policy", "paged+swap", "--swap-space", "1GiB", "--timeseries", "a.csv", "--html", "a.html",
+         cwd=folder)
+    page = (folder / "a.html").read_text()
+    rows = shown_rows(folder / "a.csv", 1e9)
+    expect(any(int(r["swapped"]) for r in rows), "nobody was swapped out")
+    for measure in MEASURES:
+        table = re.search(rf'(?s)id="d_{measure}">(.*?)</table>', page)[1]
+        head, *body = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
+        expect(len(body) > 200, f"d_{measure}: {len(body)} rows")
+        for k, policy in enumerate(head[1:], 1):
+            want = [r for r in rows if r["policy"] == policy]
+            for cells, row in zip(body, want):
+                value = measured(row)[measure]
+                expect(abs(float(cells[0]) - row["t_s"]) < 1e-3, f"d_{measure}: {cells[0]} s, {row['t_s']}")
+                expect(cells[k] == "-" if value is None else abs(float(cells[k]) - value) <= 6e-4 * abs(value),
+                       f"d_{measure}: {cells[k]} for {policy} at {cells[0]} s, {value} in the CSV")
+
+
+@in_folder
+def test_maps_show_the_parts(folder):
+    """Areas of a map against the time series; a cell shows what most of it holds, so not exactly."""
+    need_gnuplot()
+    good(*RUN, "--timeseries", "a.csv", "--svg", "a.svg", cwd=folder)
+    root = ElementTree.parse(folder / "a.svg").getroot()
+    charts = {c.get("id"): c for c in root.iter(SVG + "svg") if c.get("class") == "chart"}
+    span_s = float(charts["c_tokens"].get("data-span"))
+    rows = shown_rows(folder / "a.csv", span_s)
+    for k, policy in enumerate(POLICIES):
+        samples = [r for r in rows if r["policy"] == policy]
+        left, right, top, bottom = map(int, charts[f"c_map{k}"].get("data-plot").split())
+        areas = {}
+        for group in charts[f"c_map{k}"].iter(SVG + "g"):
+            title, strokes = group.findtext(SVG + "title"), path_points(group)
+            if not title or not strokes:
+                continue
+            width = float(next(g.get("stroke-width") for g in group.iter(SVG + "g") if g.get("stroke-width")))
+            area = sum(abs(a[0] - b[0]) + abs(a[1] - b[1]) for a, b in strokes) * width
+            areas[title] = 100 * area / ((right - left) * (bottom - top))
+        for part, names in (("free", "unusable short limited idle"), ("reservation", "reservation"),
+                            ("token", "token"), ("internal", "internal")):
+            if part not in areas:  # what covers most is the ground and has no lines
+                continue
+            want = sum(100 * int(r[n]) / 15728 for r in samples for n in names.split()) / len(samples)
+            expect(abs(areas[part] - want) < 4, f"{policy}: {areas[part]:.1f} % {part} in the map, {want:.1f} %")
+        expect(len(areas) >= 2, f"{policy}: only {areas}")
+
+
+@in_folder
+def test_paper_accounting(folder):
+    need_gnuplot()
+    good(*RUN, "--policy", "pow2", "--paper-accounting", "--svg", "a.svg", "--json", "a.json", cwd=folder)
+    chart = next(c for c in ElementTree.parse(folder / "a.svg").getroot().iter(SVG + "svg")
+                 if c.get("id") == "c_waste")
+    texts = ["".join(t.itertext()).strip() for t in chart.iter(SVG + "text")]
+    expect("external" in texts and not {"rounding", "unusable", "free"} & set(texts), f"{texts}")
+    for policy in json.loads((folder / "a.json").read_text())["policies"]:
+        external = 100 * policy["split"]["external"]
+        expect(external < 4 or f"{external:.1f}" in texts, f"{policy['policy']}: no {external:.1f} in {texts}")
+
+
 @in_folder
 def test_same_bytes_whatever_the_environment(folder):
     need_gnuplot()
     env = dict(os.environ, GNUTERM="png", GNUPLOT_LIB="/nowhere", LC_ALL="de_DE.UTF-8", HOME=str(folder))
-    (folder / ".gnuplot").write_text("set terminal dumb\nset xrange [0:1]\n")
+    (folder / ".gnuplot").write_text("set label 'mine' at graph 0.5,0.5\n")
     for path, where in (("a", os.environ), ("b", env)):
         code, _, err = run(*RUN, "--svg", path, "--html", path + ".html", cwd=folder, env=where)
         expect(code == 0, err)
