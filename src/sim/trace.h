@@ -200,10 +200,14 @@ void pkv__json_read_ids(pkv__json *json, pkv__trace_value value);
 typedef struct pkv__row {
     int64_t time_ns; /* relative to the first good row */
     int64_t line;
-    int64_t first_id; /* in ids.list */
-    int32_t n_ids;
     int32_t prompt, output;
 } pkv__row;
+
+/* The content ids of a row, in ids.list. */
+typedef struct pkv__span {
+    int64_t first;
+    int32_t n;
+} pkv__span;
 
 typedef struct pkv__rows {
     const pkv_sim_trace_config *cfg;
@@ -212,6 +216,8 @@ typedef struct pkv__rows {
     pkv__trace_format format;
     pkv__row *at; /* [cap], n in use, in the order of the file */
     int64_t n, cap;
+    pkv__span *spans; /* [spans_cap] beside the rows, if the format has content ids */
+    int64_t spans_cap;
     int64_t n_good; /* rows without a fault, also filtered ones */
     pkv__ids ids;
     int64_t n_ids_kept;  /* of ids.list, they belong to rows */

@@ -12,12 +12,42 @@
 #define LONGEST_GAP_NS INT64_C(1000000000000) /* 1000 s: no service is asked so rarely */
 #define SHORTEST_GAP_NS INT64_C(1000)         /* 1 us: nor so often */
 
+typedef struct spanned_row {
+    pkv__row row; /* first, so that compare_rows suits */
+    pkv__span span;
+} spanned_row;
+
 /* By time, equal times in the order of the file. */
 static int compare_rows(const void *a, const void *b)
 {
     const pkv__row *x = a, *y = b;
     if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
     return (x->line > y->line) - (x->line < y->line);
+}
+
+/* Spans stand beside their rows: put both into one order. */
+static pkv_status sort_with_spans(pkv__rows *rows)
+{
+    const pkv_allocator *alloc = &rows->cfg->alloc;
+    const size_t n = (size_t)rows->n, bytes = n * sizeof(spanned_row);
+    spanned_row *both = pkv__alloc(alloc, bytes, _Alignof(spanned_row));
+    if (!both) return PKV_E_NO_MEMORY;
+    for (size_t k = 0; k < n; k++) both[k] = (spanned_row){ rows->at[k], rows->spans[k] };
+    qsort(both, n, sizeof(*both), compare_rows);
+    for (size_t k = 0; k < n; k++) {
+        rows->at[k] = both[k].row;
+        rows->spans[k] = both[k].span;
+    }
+    pkv__free(alloc, both, bytes);
+    return PKV_OK;
+}
+
+static pkv_status sort_rows(pkv__rows *rows)
+{
+    if (rows->out->n_backwards == 0) return PKV_OK;
+    if (rows->spans) return sort_with_spans(rows);
+    qsort(rows->at, (size_t)rows->n, sizeof(pkv__row), compare_rows);
+    return PKV_OK;
 }
 
 static pkv_status refuse_unusable(const pkv__rows *rows)
@@ -118,8 +148,8 @@ void pkv_sim_trace_free(pkv_sim_trace *trace)
 
 /* ---------------------------------------------------------------- content */
 
-/* Copy the ids of the n requests at `from`, numbered anew. */
-static pkv_status copy_ids(const pkv__rows *rows, const pkv__row *from, int64_t n, int64_t *first,
+/* Copy the ids of n spans, numbered anew. */
+static pkv_status copy_ids(const pkv__rows *rows, const pkv__span *spans, int64_t n, int64_t *first,
                            int32_t *n_ids, int32_t *ids)
 {
     const pkv_allocator *alloc = &rows->cfg->alloc;
@@ -131,9 +161,9 @@ static pkv_status copy_ids(const pkv__rows *rows, const pkv__row *from, int64_t 
     int64_t at = 0;
     for (int64_t r = 0; r < n; r++) {
         first[r] = at;
-        n_ids[r] = from[r].n_ids;
-        for (int32_t k = 0; k < from[r].n_ids; k++) {
-            int32_t *name = &renamed[rows->ids.list[from[r].first_id + k]];
+        n_ids[r] = spans[r].n;
+        for (int32_t k = 0; k < spans[r].n; k++) {
+            int32_t *name = &renamed[rows->ids.list[spans[r].first + k]];
             if (*name < 0) *name = n_distinct++;
             ids[at++] = *name;
         }
@@ -144,12 +174,27 @@ static pkv_status copy_ids(const pkv__rows *rows, const pkv__row *from, int64_t 
     return PKV_OK;
 }
 
-/* The n requests at `from` to the trace. */
-static pkv_status fill_trace(const pkv__rows *rows, const pkv__row *from, int64_t n)
+static void fill_requests(const pkv__rows *rows, const pkv__row *from, int64_t n)
 {
     pkv_sim_trace *t = rows->out;
+    for (int64_t k = 0; k < n; k++) {
+        t->reqs[k].arrival_ns = from[k].time_ns - from[0].time_ns;
+        t->reqs[k].prompt_tokens = from[k].prompt;
+        t->reqs[k].output_tokens = from[k].output;
+        if (k > 0 && t->has_times) t->n_equal_times += from[k].time_ns == from[k - 1].time_ns;
+    }
+    t->n_reqs = n;
+    t->span_ns = t->reqs[n - 1].arrival_ns;
+}
+
+/* The rows [low, high) to the trace. */
+static pkv_status fill_trace(const pkv__rows *rows, int64_t low, int64_t high)
+{
+    pkv_sim_trace *t = rows->out;
+    const pkv__span *spans = rows->spans ? rows->spans + low : NULL;
+    const int64_t n = high - low;
     int64_t n_ids = 0;
-    for (int64_t k = 0; k < n; k++) n_ids += from[k].n_ids;
+    for (int64_t k = 0; spans && k < n; k++) n_ids += spans[k].n;
     layout parts;
     if (!layout_of(n, n_ids, &parts)) return PKV_E_NO_MEMORY;
     char *block = pkv__alloc(&rows->cfg->alloc, parts.bytes, _Alignof(block_size));
@@ -157,19 +202,12 @@ static pkv_status fill_trace(const pkv__rows *rows, const pkv__row *from, int64_
     t->memory = block;
     ((block_size *)t->memory)->bytes = parts.bytes;
     t->reqs = (pkv_sim_request *)(void *)(block + sizeof(block_size));
-    t->n_reqs = n;
     t->has_times = rows->n_timed > 0;
-    for (int64_t k = 0; k < n; k++) {
-        t->reqs[k].arrival_ns = from[k].time_ns - from[0].time_ns;
-        t->reqs[k].prompt_tokens = from[k].prompt;
-        t->reqs[k].output_tokens = from[k].output;
-        if (k > 0 && t->has_times) t->n_equal_times += from[k].time_ns == from[k - 1].time_ns;
-    }
-    t->span_ns = t->reqs[n - 1].arrival_ns;
     t->has_history = rows->format.has_history;
     t->time_unit_ns = t->has_times && rows->kind == PKV__TIME_NUMBER ? rows->format.unit_ns : 0;
+    fill_requests(rows, rows->at + low, n);
     if (n_ids == 0) return PKV_OK;
-    return copy_ids(rows, from, n, (int64_t *)(void *)(block + parts.first),
+    return copy_ids(rows, spans, n, (int64_t *)(void *)(block + parts.first),
                     (int32_t *)(void *)(block + parts.counts),
                     (int32_t *)(void *)(block + parts.ids));
 }
@@ -203,8 +241,8 @@ pkv_status pkv__rows_finish(pkv__rows *rows)
     if (rows->n_good == 0) return refuse_unusable(rows);
     pkv_status status = check_times(rows);
     if (status != PKV_OK) return status;
-    if (rows->out->n_backwards > 0)
-        qsort(rows->at, (size_t)rows->n, sizeof(pkv__row), compare_rows);
+    status = sort_rows(rows);
+    if (status != PKV_OK) return status;
     choose(rows, &low, &high);
     count_filtered(rows, low, high);
     if (low == high)
@@ -212,7 +250,7 @@ pkv_status pkv__rows_finish(pkv__rows *rows)
                            "none of the %lld good rows is within filter, start and duration; widen "
                            "them",
                            (long long)rows->n_good);
-    status = fill_trace(rows, rows->at + low, high - low);
+    status = fill_trace(rows, low, high);
     if (status == PKV_OK) warn(rows);
     return status;
 }

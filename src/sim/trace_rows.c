@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#define FIRST_CAP 1024
 #define LATEST_NS (INT64_C(1) << 61) /* from the first good row, either way */
 
 void pkv__rows_init(pkv__rows *rows, const pkv_sim_trace_config *cfg, pkv_sim_trace *out)
@@ -14,6 +15,7 @@ void pkv__rows_init(pkv__rows *rows, const pkv_sim_trace_config *cfg, pkv_sim_tr
 void pkv__rows_deinit(pkv__rows *rows)
 {
     pkv__free(&rows->cfg->alloc, rows->at, (size_t)rows->cap * sizeof(pkv__row));
+    pkv__free(&rows->cfg->alloc, rows->spans, (size_t)rows->spans_cap * sizeof(pkv__span));
     pkv__ids_deinit(&rows->ids);
 }
 
@@ -197,15 +199,42 @@ static bool passes_filter(const pkv__rows *rows, int32_t i, int32_t o, pkv__trac
     return true;
 }
 
+/* Twice the room for n things of `bytes` each; NULL: no memory. */
+static void *grown(const pkv__rows *rows, void *old, int64_t n, int64_t cap, size_t bytes)
+{
+    const pkv_allocator *alloc = &rows->cfg->alloc;
+    void *at = pkv__alloc(alloc, (size_t)cap * bytes, _Alignof(int64_t));
+    if (!at) return NULL;
+    if (n > 0) memcpy(at, old, (size_t)n * bytes);
+    pkv__free(alloc, old, (size_t)n * bytes);
+    return at;
+}
+
+static pkv_status append_span(pkv__rows *rows, pkv__span span)
+{
+    if (rows->n == rows->spans_cap) {
+        const int64_t cap = rows->n ? 2 * rows->n : FIRST_CAP;
+        void *spans = grown(rows, rows->spans, rows->n, cap, sizeof(span));
+        if (!spans) return PKV_E_NO_MEMORY;
+        rows->spans = spans;
+        rows->spans_cap = cap;
+    }
+    rows->spans[rows->n] = span;
+    return PKV_OK;
+}
+
+/* The content ids appended since the row before are the row's. */
 static pkv_status append(pkv__rows *rows, pkv__row r)
 {
+    if (rows->format.key[PKV__ROLE_IDS]) {
+        const pkv__span span = { rows->n_ids_kept, (int32_t)(rows->ids.n - rows->n_ids_kept) };
+        const pkv_status status = append_span(rows, span);
+        if (status != PKV_OK) return status;
+    }
     if (rows->n == rows->cap) {
-        const int64_t cap = rows->cap ? 2 * rows->cap : 1024;
-        const pkv_allocator *alloc = &rows->cfg->alloc;
-        pkv__row *at = pkv__alloc(alloc, (size_t)cap * sizeof(r), _Alignof(pkv__row));
+        const int64_t cap = rows->n ? 2 * rows->n : FIRST_CAP;
+        void *at = grown(rows, rows->at, rows->n, cap, sizeof(r));
         if (!at) return PKV_E_NO_MEMORY;
-        if (rows->n > 0) memcpy(at, rows->at, (size_t)rows->n * sizeof(r));
-        pkv__free(alloc, rows->at, (size_t)rows->cap * sizeof(r));
         rows->at = at;
         rows->cap = cap;
     }
@@ -267,10 +296,6 @@ pkv_status pkv__rows_add(pkv__rows *rows, int64_t line, const pkv__trace_value *
                           (pkv__trace_value){ 0 });
     const pkv_status status = check_ids(rows, line, tokens[0], n_ids);
     if (status != PKV_OK) return status;
-    const pkv__row r = { .line = line,
-                         .first_id = rows->n_ids_kept,
-                         .n_ids = n_ids > 0 ? (int32_t)n_ids : 0,
-                         .prompt = tokens[0],
-                         .output = tokens[1] };
+    const pkv__row r = { .line = line, .prompt = tokens[0], .output = tokens[1] };
     return take(rows, r, &time, values[PKV__ROLE_MODEL]);
 }

@@ -8,19 +8,11 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Take exactly n digits. */
-static bool take_digits(pkv__text *text, int n, int *out)
+/* Two digits; negative: they are none. */
+static int two_digits(const char *at)
 {
-    if (text->len < (size_t)n) return false;
-    int value = 0;
-    for (int k = 0; k < n; k++) {
-        if (!is_digit(text->at[k])) return false;
-        value = 10 * value + (text->at[k] - '0');
-    }
-    text->at += n;
-    text->len -= (size_t)n;
-    *out = value;
-    return true;
+    if (!is_digit(at[0]) || !is_digit(at[1])) return -1;
+    return 10 * (at[0] - '0') + (at[1] - '0');
 }
 
 static bool take_char(pkv__text *text, char c)
@@ -53,15 +45,15 @@ static bool take_fraction(pkv__text *text, int64_t *ns)
 {
     *ns = 0;
     if (!take_char(text, '.')) return true;
-    int64_t unit = NS_PER_S;
-    while (text->len > 0 && is_digit(*text->at)) {
-        unit /= 10;
-        if (unit == 0) return false;
-        *ns += unit * (*text->at - '0');
+    int n = 0;
+    for (; text->len > 0 && is_digit(*text->at); n++) {
+        if (n == 9) return false;
+        *ns = 10 * *ns + (*text->at - '0');
         text->at++;
         text->len--;
     }
-    return unit < NS_PER_S;
+    for (int k = n; k < 9; k++) *ns *= 10;
+    return n > 0;
 }
 
 /* Z, +HH:MM, -HHMM or nothing. */
@@ -72,29 +64,33 @@ static bool take_zone(pkv__text *text, bool *zoned, int *minutes_east)
     if (!*zoned || take_char(text, 'Z')) return true;
     const bool west = *text->at == '-';
     if (!take_char(text, '+') && !take_char(text, '-')) return false;
-    int hours, minutes;
-    if (!take_digits(text, 2, &hours)) return false;
-    take_char(text, ':');
-    if (!take_digits(text, 2, &minutes) || hours > 23 || minutes > 59) return false;
+    const bool colon = text->len == 5 && text->at[2] == ':';
+    if (!colon && text->len != 4) return false;
+    const int hours = two_digits(text->at), minutes = two_digits(text->at + 2 + colon);
+    if ((hours | minutes) < 0 || hours > 23 || minutes > 59) return false;
+    text->len = 0;
     *minutes_east = (west ? -1 : 1) * (60 * hours + minutes);
     return true;
 }
 
 bool pkv__trace_date(pkv__text text, pkv__i128 *ns, bool *zoned)
 {
-    int year, month, day, hour, minute, second, east;
-    int64_t fraction;
-    if (!take_digits(&text, 4, &year) || !take_char(&text, '-') || !take_digits(&text, 2, &month) ||
-        !take_char(&text, '-') || !take_digits(&text, 2, &day))
+    const char *at = text.at;
+    if (text.len < 19 || at[4] != '-' || at[7] != '-' || (at[10] != ' ' && at[10] != 'T') ||
+        at[13] != ':' || at[16] != ':')
         return false;
-    if (!take_char(&text, ' ') && !take_char(&text, 'T')) return false;
-    if (!take_digits(&text, 2, &hour) || !take_char(&text, ':') ||
-        !take_digits(&text, 2, &minute) || !take_char(&text, ':') ||
-        !take_digits(&text, 2, &second) || !take_fraction(&text, &fraction) ||
-        !take_zone(&text, zoned, &east) || text.len > 0)
-        return false;
+    const int century = two_digits(at), of_century = two_digits(at + 2);
+    const int month = two_digits(at + 5), day = two_digits(at + 8), hour = two_digits(at + 11);
+    const int minute = two_digits(at + 14), second = two_digits(at + 17);
+    if ((century | of_century | month | day | hour | minute | second) < 0) return false;
+    const int year = 100 * century + of_century;
     if (year < 1900 || year > 2199 || month < 1 || month > 12 || day < 1 ||
         day > days_in(year, month) || hour > 23 || minute > 59 || second > 59)
+        return false;
+    pkv__text rest = { at + 19, text.len - 19 };
+    int64_t fraction;
+    int east;
+    if (!take_fraction(&rest, &fraction) || !take_zone(&rest, zoned, &east) || rest.len > 0)
         return false;
     const int64_t days = days_since_2000(year, month, day);
     const int64_t seconds = ((days * 24 + hour) * 60 + minute - east) * 60 + second;
