@@ -28,9 +28,8 @@ static pkv_status check_policy(pkv__sim_engine *e)
 
 /* ---------------------------------------------------------------- room */
 
-static pkv_status note_growth(pkv__sim_engine *e, int64_t r)
+static pkv_status note_growth(pkv__sim_engine *e, int64_t r, int64_t held)
 {
-    const int64_t held = e->ops->held(e->policy, r);
     if (held != e->req[r].held) {
         e->req[r].held = held;
         e->n_events++;
@@ -66,22 +65,27 @@ static pkv_status put_out(pkv__sim_engine *e, int64_t r)
     return check_policy(e);
 }
 
-pkv_status pkv__engine_make_room(pkv__sim_engine *e, int64_t r)
+/* There is no room for r: put out the latest arrivals until there is. */
+static pkv_status make_room_by_force(pkv__sim_engine *e, int64_t r)
 {
-    while (pkv__engine_is_running(e, r)) {
-        const pkv_status status = e->ops->grow(e->policy, r, pkv__engine_resident(e, r));
-        if (status == PKV_OK) return note_growth(e, r);
-        if (status != PKV_E_NO_BLOCKS) return status;
-        const pkv_status put = put_out(e, pkv__engine_victim(e));
-        if (put != PKV_OK) return put;
+    pkv_status status = PKV_E_NO_BLOCKS;
+    while (status == PKV_E_NO_BLOCKS) {
+        status = put_out(e, pkv__engine_victim(e));
+        if (status != PKV_OK || !pkv__engine_is_running(e, r)) return status;
+        status = e->ops->grow(e->policy, r, pkv__engine_resident(e, r));
     }
-    return PKV_OK;
+    return status == PKV_OK ? note_growth(e, r, e->ops->held(e->policy, r)) : status;
 }
 
-bool pkv__engine_is_done(const pkv__sim_engine *e, int64_t r)
+/* The way of most calls is short: naive comes by here once per token. */
+pkv_status pkv__engine_make_room(pkv__sim_engine *e, int64_t r)
 {
-    return e->req[r].to_compute == 0 &&
-           e->n_steps - e->req[r].step_zero >= e->reqs[r].output_tokens;
+    const pkv_status status = e->ops->grow(e->policy, r, pkv__engine_resident(e, r));
+    if (PKV_UNLIKELY(status == PKV_E_NO_BLOCKS)) return make_room_by_force(e, r);
+    if (PKV_UNLIKELY(status != PKV_OK)) return status;
+    const int64_t held = e->ops->held(e->policy, r);
+    if (PKV_LIKELY(held == e->req[r].held && !e->cfg->check)) return PKV_OK;
+    return note_growth(e, r, held);
 }
 
 pkv_status pkv__engine_finish(pkv__sim_engine *e, int64_t r)

@@ -89,6 +89,7 @@ typedef struct pkv__sim_engine {
     int64_t n_stalled;      /* running and stalled */
     pkv__sim_part kind_of_free;
     int64_t n_free, largest_free, scatter_ppm;
+    int64_t n_events_seen; /* n_events when the latter two were asked for; -1: never */
 
     pkv__sim_ring events; /* leap only */
     pkv__sim_watch watch;
@@ -109,9 +110,8 @@ pkv_status pkv__engine_run(pkv__sim_engine *e);
 pkv_status pkv__engine_step(pkv__sim_engine *e);
 pkv_status pkv__engine_leap(pkv__sim_engine *e);
 
-/* Room for one more token of r; preempts the latest arrivals, in the end r itself. */
+/* Room for one more token of r, which runs; puts out the latest arrivals, in the end r itself. */
 pkv_status pkv__engine_make_room(pkv__sim_engine *e, int64_t r);
-bool pkv__engine_is_done(const pkv__sim_engine *e, int64_t r);
 pkv_status pkv__engine_finish(pkv__sim_engine *e, int64_t r);
 
 /* ---------------------------------------------------------------- engine_step.c */
@@ -144,6 +144,13 @@ static inline bool pkv__engine_is_running(const pkv__sim_engine *e, int64_t r)
 static inline int32_t pkv__engine_resident(const pkv__sim_engine *e, int64_t r)
 {
     return e->reqs[r].prompt_tokens + (int32_t)(e->n_steps - e->req[r].step_zero);
+}
+
+/* Has a running request all its tokens? */
+static inline bool pkv__engine_is_done(const pkv__sim_engine *e, int64_t r)
+{
+    const pkv__sim_req *q = &e->req[r];
+    return q->to_compute == 0 && e->n_steps - q->step_zero >= e->reqs[r].output_tokens;
 }
 
 void pkv__list_push_back(pkv__sim_engine *e, pkv__sim_list *list, int64_t r);

@@ -1,12 +1,17 @@
 /* The definition: one step at a time, one request at a time. */
 #include "sim/engine.h"
 
-/* Sum up what each running request holds and compare with what the policy says of all. */
-static pkv_status sample_by_request(pkv__sim_engine *e, pkv__sim_sample *sample)
+/* Sum up what each running request holds and compare with what the policy says of all. On the way,
+ * *may_end: somebody may be done after this step. */
+static pkv_status sample_by_request(pkv__sim_engine *e, pkv__sim_sample *sample, bool *may_end)
 {
     pkv__sim_sample sum = { 0 };
-    for (int64_t r = e->running.head; r != PKV__NOBODY; r = e->req[r].next)
-        e->ops->usage_of(e->policy, r, pkv__engine_resident(e, r), &sum);
+    *may_end = false;
+    for (int64_t r = e->running.head; r != PKV__NOBODY; r = e->req[r].next) {
+        const int32_t u = pkv__engine_resident(e, r), i = e->reqs[r].prompt_tokens;
+        e->ops->usage_of(e->policy, r, u, &sum);
+        *may_end |= u + 1 - i >= e->reqs[r].output_tokens;
+    }
     const pkv_status status = pkv__engine_sample(e, sample);
     if (status != PKV_OK) return status;
     static const pkv__sim_part parts[] = { PKV__PART_LOGICAL, PKV__PART_RESERVATION,
@@ -63,8 +68,9 @@ pkv_status pkv__engine_step(pkv__sim_engine *e)
     status = pkv__engine_stretch(e, &step);
     if (status != PKV_OK) return status;
     pkv__sim_sample sample;
-    status = sample_by_request(e, &sample);
+    bool may_end;
+    status = sample_by_request(e, &sample, &may_end);
     if (status != PKV_OK) return status;
     status = pkv__engine_pass(e, &step, &sample, &sample);
-    return status == PKV_OK ? finish_all(e) : status;
+    return status == PKV_OK && may_end ? finish_all(e) : status;
 }

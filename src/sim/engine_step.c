@@ -74,18 +74,25 @@ static pkv_status check_sample(const pkv__sim_engine *e, const pkv__sim_sample *
                        (long long)e->account.pool_units);
 }
 
-static int64_t scatter_ppm(int64_t n_free, int64_t largest)
+/* The longest free run is not cheap, and stays while nobody takes or gives room. */
+static void look_at_places(pkv__sim_engine *e)
 {
-    if (n_free == 0) return 0;
-    return (int64_t)((pkv__i128)(n_free - largest) * PPM / n_free);
+    if (!e->has_places) {
+        e->largest_free = e->n_free;
+        return;
+    }
+    if (e->n_events == e->n_events_seen) return;
+    e->n_events_seen = e->n_events;
+    e->largest_free = e->ops->largest_free(e->policy);
+    const pkv__i128 scattered = e->n_free - e->largest_free;
+    e->scatter_ppm = e->n_free == 0 ? 0 : (int64_t)(scattered * PPM / e->n_free);
 }
 
 pkv_status pkv__engine_sample(pkv__sim_engine *e, pkv__sim_sample *sample)
 {
     e->ops->usage(e->policy, e->tokens, sample, &e->n_free);
     e->kind_of_free = kind_of_free(e, e->n_free);
-    e->largest_free = e->has_places ? e->ops->largest_free(e->policy) : e->n_free;
-    e->scatter_ppm = scatter_ppm(e->n_free, e->largest_free);
+    look_at_places(e);
     sample->part[e->kind_of_free] = e->n_free;
     sample->part[PKV__PART_BATCH] = e->running.len;
     sample->part[PKV__PART_SCATTER_PPM] = e->scatter_ppm;

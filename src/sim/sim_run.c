@@ -95,6 +95,7 @@ static pkv_status engine_init(pkv__sim_engine *e, const pkv_sim_config *cfg,
         .n_seqs = pkv__sim_n_seqs(&cfg->policy),
         .last_to_run = PKV__NOBODY,
         .tried_epoch = -1,
+        .n_events_seen = -1,
         .first_too_long = -1,
     };
     e->account.window = choose_window(cfg, reqs, n);
