@@ -166,6 +166,7 @@ static void test_refused(void **state)
         { "paged+beam:switch=2", "0 .. 1" },
         { "paged+beam:switch=-0.1", "0 .. 1" },
         { "paged+beam:switch=0.1234567", "six decimals" },
+        { "paged+beam:switch=0.0000001", "six decimals" },
         { "paged+beam:switch=.5", "0 .. 1" },
         { "paged+beam:switch=0.", "0 .. 1" },
         { "paged+beam:switch=1e-3", "0 .. 1" },

@@ -43,8 +43,7 @@ static bool admit(void *p, int64_t r, int32_t u, bool pool_is_empty)
 enum { K64 = 65536, M2 = 2097152 };
 
 /* Bytes of one K or V tensor per token: Llama-3-8B 8 heads * 128 * 2 B; Yi-34B on two GPUs 4 * 128
- * * 2 B; OPT-13B 40 * 128 * 2 B. The first two as printed in the vAttention paper, the third has
- * 204.8 and 6.4 tokens per page. */
+ * * 2 B; OPT-13B 40 * 128 * 2 B, which makes 204.8 and 6.4 tokens per page. */
 static void test_tokens_per_page(void **state)
 {
     (void)state;
