@@ -8,15 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-static const struct sample {
-    const char *lengths;
-    int64_t rate_micro, n;
-    int64_t step_base_ns, step_per_seq_ns, step_per_token_ns;
-} samples[PAPER_SAMPLES] = {
-    [PAPER_SHAREGPT] = { "sharegpt-like", 8000000, 3000, 22000000, 300000, 400 },
-    [PAPER_ALPACA] = { "alpaca-like", 30000000, 8000, 22000000, 400000, 0 },
-};
-
 /* Everything the command owns. */
 typedef struct paper {
     paper_report report;
@@ -40,7 +31,7 @@ static bool draw_samples(paper *p)
 {
     for (int s = 0; s < PAPER_SEEDS; s++) {
         for (int k = 0; k < PAPER_SAMPLES; k++) {
-            const struct sample *sample = &samples[k];
+            const paper_source *sample = &fragsim_paper_sources[k];
             p->reqs[s][k] = calloc((size_t)sample->n, sizeof(pkv_sim_request));
             if (!p->reqs[s][k]) return fragsim_complain("out of memory");
             if (pkv_sim_draw(sample->lengths, p->report.first_seed + (uint64_t)s,
@@ -54,7 +45,7 @@ static bool draw_samples(paper *p)
 /* OPT-13B on 40 GB: the defaults of the library, pinned by what the paper states. */
 static bool make_config(const paper_run *run, pkv_sim_config *out)
 {
-    const struct sample *sample = &samples[run->sample];
+    const paper_source *sample = &fragsim_paper_sources[run->sample];
     *out = (pkv_sim_config)PKV_SIM_CONFIG_INIT;
     out->pool_tokens = 15728;
     out->max_model_len = 2048;
@@ -63,7 +54,7 @@ static bool make_config(const paper_run *run, pkv_sim_config *out)
     out->step_base_ns = sample->step_base_ns;
     out->step_per_seq_ns = sample->step_per_seq_ns;
     out->step_per_token_ns = sample->step_per_token_ns;
-    out->window = PKV_SIM_WINDOW_ARRIVALS;
+    out->window = run->window;
     return pkv_sim_policy_parse(run->policy, &complainer, &out->policy) == PKV_OK;
 }
 
@@ -82,7 +73,7 @@ static bool make_jobs(paper *p)
         if (!make_config(run, &job->cfg)) return false;
         job->cfg.seed = p->report.first_seed + (uint64_t)(k / n);
         job->reqs = p->reqs[k / n][run->sample];
-        job->n = samples[run->sample].n;
+        job->n = fragsim_paper_sources[run->sample].n;
         p->forms[k] = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
         const pkv_status status = pkv_sim_closed_forms(&job->cfg, job->reqs, job->n, &p->forms[k]);
         if (status != PKV_OK) return fragsim_complain("%s", pkv_status_text(status));
@@ -290,7 +281,6 @@ int fragsim_paper(const fragsim_options *opts)
     paper p = { 0 };
     p.report.opts = opts;
     p.report.first_seed = opts->seed_given ? opts->arrivals.seed : 1;
-    for (int k = 0; k < PAPER_SAMPLES; k++) p.report.n[k] = samples[k].n;
     while (fragsim_paper_runs[p.report.n_runs].policy) p.report.n_runs++;
     while (fragsim_paper_cells[p.report.n_cells].group) p.report.n_cells++;
     const int code = run_paper(&p);

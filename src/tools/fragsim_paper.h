@@ -11,15 +11,24 @@
 #define PAPER_SEEDS 3 /* figures are means over so many samples */
 
 typedef enum paper_sample {
-    PAPER_SHAREGPT, /* sharegpt-like, 3,000 requests at 8 per second, the default step time */
-    PAPER_ALPACA,   /* alpaca-like, 8,000 at 30 per second, step time 22 ms + 0.4 ms * batch */
+    PAPER_SHAREGPT,
+    PAPER_ALPACA,
+    PAPER_SHAREGPT_BEAMS, /* the first of the same requests: beams are drawn anew every step */
+    PAPER_ALPACA_BEAMS,
     PAPER_SAMPLES
 } paper_sample;
+
+typedef struct paper_source {
+    const char *lengths;
+    int64_t rate_micro, n;
+    int64_t step_base_ns, step_per_seq_ns, step_per_token_ns;
+} paper_source;
 
 typedef struct paper_run {
     const char *policy; /* NULL behind the last one */
     paper_sample sample;
     int32_t watermark_ppm;
+    pkv_sim_window window;
     bool context; /* a row of the table of what is shown for comparison */
 } paper_run;
 
@@ -63,6 +72,7 @@ typedef struct paper_cell {
     double form_share;  /* or by this share of the form */
 } paper_cell;
 
+extern const paper_source fragsim_paper_sources[PAPER_SAMPLES];
 extern const paper_run fragsim_paper_runs[];
 extern const paper_cell fragsim_paper_cells[];
 
@@ -77,7 +87,6 @@ typedef struct paper_outcome {
 typedef struct paper_report {
     const fragsim_options *opts;
     uint64_t first_seed;
-    int64_t n[PAPER_SAMPLES];
     int n_runs, n_cells, n_gated, n_failed;
     const fragsim_job *jobs;    /* [PAPER_SEEDS][n_runs] */
     const pkv_sim_forms *forms; /* likewise */

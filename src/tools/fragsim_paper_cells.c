@@ -23,6 +23,18 @@ enum {
     ALPACA_MAX,
     ALPACA_POW2,
     ALPACA_ORACLE,
+    FORK_2,
+    FORK_4,
+    FORK_6,
+    ALPACA_FORK_2,
+    ALPACA_FORK_4,
+    ALPACA_FORK_6,
+    BEAM_2,
+    BEAM_4,
+    BEAM_6,
+    ALPACA_BEAM_2,
+    ALPACA_BEAM_4,
+    ALPACA_BEAM_6,
     STATIC,
     REAL,
     FIRST_FIT,
@@ -31,32 +43,55 @@ enum {
     VATTN
 };
 
+const paper_source fragsim_paper_sources[PAPER_SAMPLES] = {
+    [PAPER_SHAREGPT] = { "sharegpt-like", 8000000, 3000, 22000000, 300000, 400 },
+    [PAPER_ALPACA] = { "alpaca-like", 30000000, 8000, 22000000, 400000, 0 },
+    [PAPER_SHAREGPT_BEAMS] = { "sharegpt-like", 8000000, 500, 22000000, 300000, 400 },
+    [PAPER_ALPACA_BEAMS] = { "alpaca-like", 30000000, 1300, 22000000, 400000, 0 },
+};
+
 #define PERCENT 10000 /* in millionths */
+/* Between the first admission and the last arrival somebody always waits. What is saved by sharing
+ * is a matter of lengths and not of load: it is taken over the whole run. */
+#define LOADED PKV_SIM_WINDOW_ARRIVALS
+#define WHOLE PKV_SIM_WINDOW_ALL
 const paper_run fragsim_paper_runs[] = {
-    [MAX] = { "max", PAPER_SHAREGPT, PERCENT, false },
-    [POW2] = { "pow2", PAPER_SHAREGPT, PERCENT, false },
-    [ORACLE] = { "oracle", PAPER_SHAREGPT, PERCENT, false },
-    [PAGED] = { "paged:block=16", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_1] = { "paged:block=1", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_8] = { "paged:block=8", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_32] = { "paged:block=32", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_64] = { "paged:block=64", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_128] = { "paged:block=128", PAPER_SHAREGPT, PERCENT, false },
-    [BLOCK_256] = { "paged:block=256", PAPER_SHAREGPT, PERCENT, false },
-    [WATERMARK_0] = { "paged:block=16", PAPER_SHAREGPT, 0, false },
-    [WATERMARK_5] = { "paged:block=16", PAPER_SHAREGPT, 5 * PERCENT, false },
-    [ALPACA_MAX] = { "max", PAPER_ALPACA, PERCENT, false },
-    [ALPACA_POW2] = { "pow2", PAPER_ALPACA, PERCENT, false },
-    [ALPACA_ORACLE] = { "oracle", PAPER_ALPACA, PERCENT, false },
+    [MAX] = { "max", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [POW2] = { "pow2", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [ORACLE] = { "oracle", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [PAGED] = { "paged:block=16", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_1] = { "paged:block=1", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_8] = { "paged:block=8", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_32] = { "paged:block=32", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_64] = { "paged:block=64", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_128] = { "paged:block=128", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [BLOCK_256] = { "paged:block=256", PAPER_SHAREGPT, PERCENT, LOADED, false },
+    [WATERMARK_0] = { "paged:block=16", PAPER_SHAREGPT, 0, LOADED, false },
+    [WATERMARK_5] = { "paged:block=16", PAPER_SHAREGPT, 5 * PERCENT, LOADED, false },
+    [ALPACA_MAX] = { "max", PAPER_ALPACA, PERCENT, LOADED, false },
+    [ALPACA_POW2] = { "pow2", PAPER_ALPACA, PERCENT, LOADED, false },
+    [ALPACA_ORACLE] = { "oracle", PAPER_ALPACA, PERCENT, LOADED, false },
+    [FORK_2] = { "paged+fork:block=16,n=2", PAPER_SHAREGPT, PERCENT, WHOLE, false },
+    [FORK_4] = { "paged+fork:block=16,n=4", PAPER_SHAREGPT, PERCENT, WHOLE, false },
+    [FORK_6] = { "paged+fork:block=16,n=6", PAPER_SHAREGPT, PERCENT, WHOLE, false },
+    [ALPACA_FORK_2] = { "paged+fork:block=16,n=2", PAPER_ALPACA, PERCENT, WHOLE, false },
+    [ALPACA_FORK_4] = { "paged+fork:block=16,n=4", PAPER_ALPACA, PERCENT, WHOLE, false },
+    [ALPACA_FORK_6] = { "paged+fork:block=16,n=6", PAPER_ALPACA, PERCENT, WHOLE, false },
+    [BEAM_2] = { "paged+beam:block=16,width=2", PAPER_SHAREGPT_BEAMS, PERCENT, WHOLE, false },
+    [BEAM_4] = { "paged+beam:block=16,width=4", PAPER_SHAREGPT_BEAMS, PERCENT, WHOLE, false },
+    [BEAM_6] = { "paged+beam:block=16,width=6", PAPER_SHAREGPT_BEAMS, PERCENT, WHOLE, false },
+    [ALPACA_BEAM_2] = { "paged+beam:block=16,width=2", PAPER_ALPACA_BEAMS, PERCENT, WHOLE, false },
+    [ALPACA_BEAM_4] = { "paged+beam:block=16,width=4", PAPER_ALPACA_BEAMS, PERCENT, WHOLE, false },
+    [ALPACA_BEAM_6] = { "paged+beam:block=16,width=6", PAPER_ALPACA_BEAMS, PERCENT, WHOLE, false },
     /* FasterTransformer: a batch runs until its longest request is done */
-    [STATIC] = { "static-batch", PAPER_SHAREGPT, PERCENT, true },
+    [STATIC] = { "static-batch", PAPER_SHAREGPT, PERCENT, LOADED, true },
     /* the published Orca: a counter of slots, max_model_len for each request */
-    [REAL] = { "orca-real", PAPER_SHAREGPT, PERCENT, true },
-    [FIRST_FIT] = { "oracle:alloc=first-fit", PAPER_SHAREGPT, PERCENT, true },
-    [BEST_FIT] = { "oracle:alloc=best-fit", PAPER_SHAREGPT, PERCENT, true },
-    [IDEAL] = { "oracle:alloc=ideal", PAPER_SHAREGPT, PERCENT, true },
-    [VATTN] = { "vattn:page=64K", PAPER_SHAREGPT, PERCENT, true },
-    { NULL, PAPER_SHAREGPT, 0, false },
+    [REAL] = { "orca-real", PAPER_SHAREGPT, PERCENT, LOADED, true },
+    [FIRST_FIT] = { "oracle:alloc=first-fit", PAPER_SHAREGPT, PERCENT, LOADED, true },
+    [BEST_FIT] = { "oracle:alloc=best-fit", PAPER_SHAREGPT, PERCENT, LOADED, true },
+    [IDEAL] = { "oracle:alloc=ideal", PAPER_SHAREGPT, PERCENT, LOADED, true },
+    [VATTN] = { "vattn:page=64K", PAPER_SHAREGPT, PERCENT, LOADED, true },
+    { NULL, PAPER_SHAREGPT, 0, LOADED, false },
 };
 
 /* ---------------------------------------------------------------- cells */
@@ -65,6 +100,7 @@ const paper_run fragsim_paper_runs[] = {
 #define ABOUT(value, tolerance) GATED((value) - (tolerance), (value) + (tolerance))
 #define SHOWN PAPER_NO_GATE, 0, 0
 #define ONE(value) value, value
+#define RANGE(low, high) low, high
 #define NOT_PUBLISHED ONE(-1)
 #define NO_FORM PAPER_NO_FORM, 0, 0
 /* Form and simulation of max agree within a point. */
@@ -72,8 +108,6 @@ const paper_run fragsim_paper_runs[] = {
 /* (B + 1) / 2 slots of each running request, the one of the step in progress included; within a
  * tenth. */
 #define FORM_OF_BLOCK PAPER_FORM, 0, 0.1
-
-#define SPLIT(token, reservation, internal, external) token, reservation, internal, external
 
 #define FIG2 "Fig. 2, where the slots are, % of the pool"
 #define FIG13A "Fig. 13a, requests running, ShareGPT"
@@ -87,6 +121,13 @@ const paper_run fragsim_paper_runs[] = {
     {                                                                                              \
         BLOCKS, B ", internal", PAPER_INTERNAL, RUN, PAPER_NO_RUN, NOT_PUBLISHED, false, SHOWN,    \
             FORM_OF_BLOCK                                                                          \
+    }
+
+#define FORKS "Sec. 6.3, parallel sampling, % of the blocks saved (paper: 2 to 6 samples)"
+#define BEAMS "Sec. 6.3, beam search, % of the blocks saved (one beam in ten switches)"
+#define SHARING_ROW(GROUP, name, RUN, PAPER, GATE, FORM)                                           \
+    {                                                                                              \
+        GROUP, name, PAPER_SAVING, RUN, PAPER_NO_RUN, PAPER, false, GATE, FORM, 0, 0               \
     }
 
 const paper_cell fragsim_paper_cells[] = {
@@ -147,5 +188,23 @@ const paper_cell fragsim_paper_cells[] = {
       PAPER_FALLING, 0, 0, NO_FORM },
     { PREEMPT, "5 % of the blocks", PAPER_PREEMPTIONS, WATERMARK_5, PAGED, NOT_PUBLISHED, false,
       PAPER_FALLING, 0, 0, NO_FORM },
+    SHARING_ROW(FORKS, "ShareGPT, 2 samples", FORK_2, RANGE(16.2, 30.5), ABOUT(16.7, 3),
+                PAPER_FORM),
+    SHARING_ROW(FORKS, "ShareGPT, 4 samples", FORK_4, RANGE(16.2, 30.5), ABOUT(25.1, 3),
+                PAPER_FORM),
+    SHARING_ROW(FORKS, "ShareGPT, 6 samples", FORK_6, RANGE(16.2, 30.5), ABOUT(27.9, 3),
+                PAPER_FORM),
+    SHARING_ROW(FORKS, "Alpaca, 2 samples", ALPACA_FORK_2, RANGE(6.1, 9.8), ABOUT(6.5, 1.5),
+                PAPER_FORM),
+    SHARING_ROW(FORKS, "Alpaca, 4 samples", ALPACA_FORK_4, RANGE(6.1, 9.8), ABOUT(9.7, 1.5),
+                PAPER_FORM),
+    SHARING_ROW(FORKS, "Alpaca, 6 samples", ALPACA_FORK_6, RANGE(6.1, 9.8), ABOUT(10.8, 1.5),
+                PAPER_FORM),
+    SHARING_ROW(BEAMS, "ShareGPT, 2 beams", BEAM_2, RANGE(44.3, 66.3), SHOWN, PAPER_NO_FORM),
+    SHARING_ROW(BEAMS, "ShareGPT, 4 beams", BEAM_4, RANGE(44.3, 66.3), SHOWN, PAPER_NO_FORM),
+    SHARING_ROW(BEAMS, "ShareGPT, 6 beams", BEAM_6, RANGE(44.3, 66.3), SHOWN, PAPER_NO_FORM),
+    SHARING_ROW(BEAMS, "Alpaca, 2 beams", ALPACA_BEAM_2, RANGE(37.6, 55.2), SHOWN, PAPER_NO_FORM),
+    SHARING_ROW(BEAMS, "Alpaca, 4 beams", ALPACA_BEAM_4, RANGE(37.6, 55.2), SHOWN, PAPER_NO_FORM),
+    SHARING_ROW(BEAMS, "Alpaca, 6 beams", ALPACA_BEAM_6, RANGE(37.6, 55.2), SHOWN, PAPER_NO_FORM),
     { NULL, NULL, PAPER_TOKEN, PAPER_NO_RUN, PAPER_NO_RUN, NOT_PUBLISHED, false, SHOWN, NO_FORM },
 };

@@ -47,7 +47,7 @@ static void print_cell(FILE *out, const paper_cell *c, const paper_outcome *o)
     paper_text(c, paper);
     form_text(c, o, form);
     accepted_text(c, o, accepted);
-    fprintf(out, "  %-29s %8s %8.*f %8s  %14s  %s\n", c->name, paper, decimals(c), o->ours, form,
+    fprintf(out, "  %-29s %9s %7.*f %8s  %14s  %s\n", c->name, paper, decimals(c), o->ours, form,
             accepted,
             !o->gated   ? "-"
             : o->passed ? "pass"
@@ -89,14 +89,15 @@ void fragsim_paper_print(FILE *out, const paper_report *rep)
             "paper: ~ read off a figure.\n",
             (unsigned long long)rep->first_seed,
             (unsigned long long)(rep->first_seed + PAPER_SEEDS - 1),
-            (long long)rep->n[PAPER_SHAREGPT], (long long)rep->n[PAPER_ALPACA]);
+            (long long)fragsim_paper_sources[PAPER_SHAREGPT].n,
+            (long long)fragsim_paper_sources[PAPER_ALPACA].n);
     const char *group = "";
     for (int k = 0; k < rep->n_cells; k++) {
         const paper_cell *c = &fragsim_paper_cells[k];
         if (strcmp(group, c->group) != 0) {
             fprintf(out, "\n%s\n", c->group);
             if (k == 0)
-                fprintf(out, "  %-29s %8s %8s %8s  %14s\n", "", "paper", "ours", "form",
+                fprintf(out, "  %-29s %9s %7s %8s  %14s\n", "", "paper", "ours", "form",
                         "accepted");
         }
         group = c->group;
@@ -147,9 +148,7 @@ static json_t *runs_json(const paper_report *rep)
         const paper_run *run = &fragsim_paper_runs[k % rep->n_runs];
         json_t *o = fragsim_json_policy(&rep->jobs[k]);
         fragsim_json_put(o, "seed", json_integer((int64_t)rep->first_seed + k / rep->n_runs));
-        fragsim_json_put(
-            o, "lengths",
-            json_string(run->sample == PAPER_ALPACA ? "alpaca-like" : "sharegpt-like"));
+        fragsim_json_put(o, "lengths", json_string(fragsim_paper_sources[run->sample].lengths));
         fragsim_json_put(o, "config", fragsim_json_config(&rep->jobs[k]));
         json_array_append_new(runs, o);
     }
@@ -184,7 +183,7 @@ static void write_csv(FILE *out, const void *what)
         const paper_cell *c = &fragsim_paper_cells[k];
         const paper_outcome *o = &rep->outcomes[k];
         const int digits = FRAGSIM_DIGITS;
-        fprintf(out, "\"%s\",\"%s\",%s,%s,", c->group, c->name, rep->jobs[c->run].name,
+        fprintf(out, "\"%s\",\"%s\",\"%s\",%s,", c->group, c->name, rep->jobs[c->run].name,
                 fragsim_paper_unit(c->what));
         if (c->paper_low >= 0) fprintf(out, "%g,%g", c->paper_low, c->paper_high);
         else fputs(",", out);

@@ -140,6 +140,32 @@ static void test_fork_against_sum(void **state)
     }
 }
 
+/* Where every step lasts equally long, the simulated saving over a whole run is the form, also in a
+ * pool so small that groups are preempted all the time. */
+static void test_fork_against_simulation(void **state)
+{
+    (void)state;
+    enum { N = 400 };
+    pkv_sim_request reqs[N];
+    assert_int_equal(pkv_sim_draw("sharegpt-like", first_seed(3), 8000000, NULL, reqs, N), PKV_OK);
+    static const int32_t pools[] = { 15728, 4000000 };
+    for (size_t k = 0; k < 2 * PKV_ARRAY_LEN(pools); k++) {
+        pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+        pkv_sim_forms f = PKV_SIM_FORMS_INIT;
+        pkv_sim_result res = PKV_SIM_RESULT_INIT;
+        const char *policy = k < 2 ? "paged+fork:n=3,block=16" : "paged+fork:n=6,block=5";
+        assert_int_equal(pkv_sim_policy_parse(policy, NULL, &cfg.policy), PKV_OK);
+        cfg.pool_tokens = pools[k % 2];
+        cfg.step_per_seq_ns = cfg.step_per_token_ns = 0;
+        cfg.window = PKV_SIM_WINDOW_ALL;
+        assert_int_equal(pkv_sim_closed_forms(&cfg, reqs, N, &f), PKV_OK);
+        assert_int_equal(pkv_sim_run(&cfg, reqs, N, &res), PKV_OK);
+        assert_int_equal(res.n_finished, N);
+        assert_true((res.n_preemptions > 100) == (k % 2 == 0));
+        expect_close(res.sharing_saving, f.fork_saving, 1e-12);
+    }
+}
+
 /* A request without output stands for no step and does not count. */
 static void test_prefill_only_does_not_count(void **state)
 {
@@ -339,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_percentiles_are_monotone),
         cmocka_unit_test(test_fork_by_hand),
         cmocka_unit_test(test_fork_against_sum),
+        cmocka_unit_test(test_fork_against_simulation),
         cmocka_unit_test(test_prefill_only_does_not_count),
         cmocka_unit_test(test_nothing_counts),
         cmocka_unit_test(test_bound_by_hand),
