@@ -193,6 +193,10 @@ def test_capacity_by_hand():
     sizes = {b["block_tokens"]: b for b in got["block_sizes"]}
     expect(sorted(sizes) == [1, 8, 16, 32, 64, 128, 256], "block sizes")
     close(sizes[64]["paged_internal"], sizes[64]["paged_batch"] * 32.5 / 1000, "(B + 1) / 2 per request")
+    power = ("--kv-tokens", "1000", "--policy", "pow2:ideal", "--num-prompts", "50")
+    for o, n in ((64, 1000 // 164), (65, 1000 // 228), (1, 1000 // 101)):
+        row = report("capacity", "--lengths", f"fixed:100,{o}", *power)["full_length"][0]
+        expect(row["least"] == row["most"] == n, f"an output of {o}: {row}")
     kept = report(*args, "--watermark", "0.1")["block"]
     expect(kept["watermark_tokens"] == 6 * 16, "floor(6.2) blocks")
     close(kept["watermark_batch"], 96 / 158, "requests that the watermark costs")
@@ -388,6 +392,13 @@ def test_goals_and_percentiles():
         expect(two("--slo", slo)["good"] == n, slo)
     for text in ("", "ttft", "ttft=", "ttft=0", "fast=1", "ttft=1;tpot=2", "ttft=1,"):
         refused("--slo: '", "run", "--slo", text)
+
+
+def test_units_of_time():
+    for text, ns in (("7ns", 7), ("7us", 7000), ("7 ms", 7000000), ("7", 7 * SECOND), ("0.5s", SECOND // 2),
+                     ("2min", 120 * SECOND), ("0.1h", 360 * SECOND), ("1.5us", 1500)):
+        step = report("run", "--num-prompts", "2", "--policy", "max", "--step-time", text)["config"]["step_time"]
+        expect(step == {"base_ns": ns, "per_batch_ns": 0, "per_token_ns": 0}, f"{text}: {step}")
 
 
 def test_prefill_takes_time():

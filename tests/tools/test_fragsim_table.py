@@ -87,6 +87,14 @@ def test_tables_only_where_they_matter():
                         ("parts of these, %", ("--policy", "static-batch"))):
         got = tables(good("run", "--num-prompts", "250", *args))
         expect(got.get(title), f"{title!r} is not in {sorted(got)}")
+    args = ("run", "--num-prompts", "250", "--policy", "paged+prefix:block=100", "--policy", "static-batch",
+            "--shared-prefix", "300", "--watermark", "0.1")
+    for row, p in zip(tables(good(*args))["parts of these, %"].values(), report(*args)["policies"]):
+        s = p["split"]
+        want = [s[f"of_which_{k}"] for k in ("watermark", "tail", "cached", "dead")]
+        expect(all(abs(a - 100 * b) <= 6e-4 * a for a, b in zip(row, want)), f"{row}, {want}")
+        expect(row[4] is None if p["policy"] == "static-batch" else abs(row[4] - 100 * s["logical"]) < 0.06, f"{row}")
+        expect(sum(x > 0 for x in want) >= (1 if p["policy"] == "static-batch" else 3), f"{p['policy']}: {want}")
     args = ("run", "--num-prompts", "250", "--policy", "paged+prefix", "--shared-prefix", "64", "--slo", "ttft=60",
             "--model", "llama-3-8b")
     got, p = tables(good(*args)), report(*args)["policies"][0]
@@ -110,8 +118,10 @@ def test_notes():
     expect("nothing is known of what the prompts say" in out, out)
     out = words(good("run", "--num-prompts", "20", "--policy", "static-batch", "--max-model-len", "1025"))
     expect("static-batch: a buddy chunk for --max-model-len 1025 has 2048 slots, 2.00 times" in out, out)
-    expect("buddy chunk" not in good("run", "--num-prompts", "20", "--policy", "max", "--max-model-len", "1024"),
-           "1024 is a power of two")
+    # 2048 is 1.1998 times 1707 and 1.2005 times 1706
+    for limit, warned in ((1024, False), (1706, True), (1707, False), (2048, False)):
+        out = good("run", "--num-prompts", "20", "--policy", "max", "--max-model-len", limit)
+        expect(("buddy chunk" in out) == warned, f"{limit}: {out}")
 
 
 SLOW_HEAD = "arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n" + "".join(
