@@ -1,7 +1,8 @@
 /* Golden runs on real traces, from an independent model with the same rules: all requests queued at
  * time 0, every step one time unit, averages over the steps in which somebody waits after
  * admission. Figures are shares of the pool in percent and the mean batch. Steps and preemptions
- * are exact. Traces: $PKV_SHARED/traces (Azure 2023, Vidur and Sarathi-Serve repositories). */
+ * are exact. Traces: $PKV_SHARED/traces (Azure 2023, Vidur, Sarathi-Serve, Mooncake and
+ * LLMServingSim repositories). */
 #include "common/common.h"
 #include "pagedkv/sim.h"
 
@@ -17,6 +18,8 @@
 #define AZURE_CONV "azure2023/AzureLLMInferenceTrace_conv.csv"
 #define AZURE_CODE "azure2023/AzureLLMInferenceTrace_code.csv"
 #define SHAREGPT "sharegpt_lens/sharegpt_8k_filtered_stats_llama2_tokenizer.csv"
+#define MOONCAKE "mooncake/synthetic_trace.jsonl"
+#define SERVINGSIM "llmservingsim/sharegpt_llama31_8b_300_blk16.jsonl"
 #define ARXIV "vidur/arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv"
 
 static int64_t read_file(void *ctx, void *buf, size_t cap)
@@ -32,7 +35,7 @@ static void print_log(void *ctx, pkv_log_level level, const char *text)
 }
 
 /* Skips the test if the trace is not there. */
-static void load(const char *name, int64_t max_requests, pkv_sim_trace *out)
+static FILE *open_trace(const char *name)
 {
     const char *shared = getenv("PKV_SHARED");
     char path[1024];
@@ -42,13 +45,24 @@ static void load(const char *name, int64_t max_requests, pkv_sim_trace *out)
         fprintf(stderr, "SKIPPED: %s is missing\n", path);
         skip();
     }
+    return file;
+}
+
+static pkv_status read_trace(const char *name, const pkv_sim_trace_config *cfg, pkv_sim_trace *out)
+{
+    FILE *file = open_trace(name);
+    *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
+    const pkv_status status = pkv_sim_trace_read(read_file, file, cfg, out);
+    fclose(file);
+    return status;
+}
+
+static void load(const char *name, int64_t max_requests, pkv_sim_trace *out)
+{
     pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
     cfg.log.fn = print_log;
     cfg.max_requests = max_requests;
-    *out = (pkv_sim_trace)PKV_SIM_TRACE_INIT;
-    const pkv_status status = pkv_sim_trace_read(read_file, file, &cfg, out);
-    fclose(file);
-    assert_int_equal(status, PKV_OK);
+    assert_int_equal(read_trace(name, &cfg, out), PKV_OK);
 }
 
 typedef struct golden {
@@ -199,12 +213,124 @@ static void test_anchors(void **state)
     }
 }
 
+/* Output lengths of a request that runs at a random moment, and the longest lengths. */
+static void test_more_anchors(void **state)
+{
+    (void)state;
+    pkv_sim_trace t;
+    pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+    pkv_sim_forms f = PKV_SIM_FORMS_INIT;
+    load(SHAREGPT, 0, &t);
+    cfg.max_model_len = 1 << 20;
+    assert_int_equal(pkv_sim_closed_forms(&cfg, t.reqs, t.n_reqs, &f), PKV_OK);
+    assert_true(fabs(f.output_bias - 599.55) < 0.006);
+    pkv_sim_trace_free(&t);
+    load(AZURE_CONV, 0, &t);
+    int32_t in = 0, out = 0;
+    for (int64_t r = 0; r < t.n_reqs; r++) {
+        if (t.reqs[r].prompt_tokens > in) in = t.reqs[r].prompt_tokens;
+        if (t.reqs[r].output_tokens > out) out = t.reqs[r].output_tokens;
+    }
+    assert_int_equal(in, 14050);
+    assert_int_equal(out, 1000);
+    pkv_sim_trace_free(&t);
+    load(ARXIV, 0, &t);
+    for (int64_t r = 0; r < t.n_reqs; r++)
+        assert_in_range(t.reqs[r].prompt_tokens + t.reqs[r].output_tokens, 2, 4096);
+    pkv_sim_trace_free(&t);
+}
+
+/* What a share in percent with two decimals, or one, says. */
+static void expect_percent(const char *what, double part, double whole, double want, double half)
+{
+    const double got = 100 * part / whole;
+    if (fabs(got - want) > half) fail_msg("%s is %.4f %%, expected %.2f %%", what, got, want);
+}
+
+/* Mooncake: what a cache that never evicts would find; and a block manager that never has to evict
+ * finds exactly that in blocks of 16, as a dictionary of prefixes says, one token of each prompt
+ * being computed. The dictionary's figures are those of a few lines of Python. */
+static void test_mooncake(void **state)
+{
+    (void)state;
+    pkv_sim_trace t;
+    load(MOONCAKE, 0, &t);
+    assert_int_equal(t.rows_read, 3993);
+    assert_int_equal(t.n_reqs, 3993);
+    assert_int_equal(t.span_ns, INT64_C(1022025) * 1000000);
+    pkv_sim_cache_forms f = PKV_SIM_CACHE_FORMS_INIT;
+    assert_int_equal(pkv_sim_cache_bound(&t.content, t.reqs, t.n_reqs, 16, NULL, &f), PKV_OK);
+    assert_int_equal(f.prompt_tokens, 61194628);
+    assert_int_equal(f.found_tokens, 39852661);
+    assert_int_equal(f.ids, 121877);
+    assert_int_equal(f.found_ids, 77953);
+    assert_int_equal(f.found_block_tokens, 39850976);
+    expect_percent("tokens found", (double)f.found_tokens, (double)f.prompt_tokens, 65.12, 0.005);
+    expect_percent("blocks found", (double)f.found_ids, (double)f.ids, 63.96, 0.005);
+    expect_percent("mean per request", f.mean_rate, 1, 43.2, 0.05);
+    double in = 0, out = 0;
+    for (int64_t r = 0; r < t.n_reqs; r++) {
+        in += t.reqs[r].prompt_tokens;
+        out += t.reqs[r].output_tokens;
+    }
+    assert_true(fabs(in / 3993 - 15325) < 0.5 && fabs(out / 3993 - 149) < 0.5);
+
+    pkv_sim_config cfg = PKV_SIM_CONFIG_INIT;
+    pkv_sim_result res = PKV_SIM_RESULT_INIT;
+    assert_int_equal(pkv_sim_policy_parse("paged+prefix:block=16", NULL, &cfg.policy), PKV_OK);
+    cfg.pool_tokens = 16 * 4000000;
+    cfg.max_model_len = 200000;
+    cfg.max_num_seqs = 4000;
+    cfg.content = &t.content;
+    cfg.log.fn = print_log;
+    assert_int_equal(pkv_sim_run(&cfg, t.reqs, t.n_reqs, &res), PKV_OK);
+    assert_int_equal(res.hits.prompt_tokens, 61194628);
+    assert_int_equal(res.hits.cached_tokens, 39850800);
+    pkv_sim_trace_free(&t);
+}
+
+typedef struct note {
+    char text[400];
+} note;
+
+static void keep(void *ctx, pkv_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(((note *)ctx)->text, sizeof(((note *)ctx)->text), "%s", text);
+}
+
+/* LLMServingSim's 300 ShareGPT requests have ids of 16 tokens; by its keys the file is a Mooncake
+ * trace, whose ids have 512: refused, naming 16. */
+static void test_servingsim(void **state)
+{
+    (void)state;
+    pkv_sim_trace t;
+    note said = { "" };
+    pkv_sim_trace_config cfg = PKV_SIM_TRACE_CONFIG_INIT;
+    cfg.log = (pkv_logger){ keep, &said };
+    assert_int_equal(read_trace(SERVINGSIM, &cfg, &t), PKV_E_FORMAT);
+    if (!strstr(said.text, "16") || !strstr(said.text, "line 1"))
+        fail_msg("the message is '%s'", said.text);
+    cfg.hash_block_tokens = 16;
+    assert_int_equal(read_trace(SERVINGSIM, &cfg, &t), PKV_OK);
+    assert_int_equal(t.n_reqs, 300);
+    pkv_sim_cache_forms f = PKV_SIM_CACHE_FORMS_INIT;
+    assert_int_equal(pkv_sim_cache_bound(&t.content, t.reqs, t.n_reqs, 16, NULL, &f), PKV_OK);
+    assert_int_equal(f.prompt_tokens, 257239);
+    assert_int_equal(f.found_tokens, 19520);
+    double out = 0;
+    for (int64_t r = 0; r < 300; r++) out += t.reqs[r].output_tokens;
+    assert_true(fabs(257239 / 300.0 - 857.46) < 0.005 && fabs(out / 300 - 652.51) < 0.005);
+    pkv_sim_trace_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_anchors),    cmocka_unit_test(test_azure_conv),
         cmocka_unit_test(test_azure_code), cmocka_unit_test(test_sharegpt),
-        cmocka_unit_test(test_arxiv),
+        cmocka_unit_test(test_arxiv),      cmocka_unit_test(test_more_anchors),
+        cmocka_unit_test(test_mooncake),   cmocka_unit_test(test_servingsim),
     };
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }
