@@ -63,8 +63,7 @@ int64_t pkv__sim_ring_next(const pkv__sim_ring *ring)
     for (int32_t w = 0; w <= N_LISTS / 64; w++) {
         const int32_t word = (from / 64 + w) % (N_LISTS / 64);
         uint64_t bits = ring->bits[word];
-        if (w == 0) bits &= ~UINT64_C(0) << from % 64;
-        else if (w == N_LISTS / 64) bits &= ~(~UINT64_C(0) << from % 64);
+        if (w == 0) bits &= ~UINT64_C(0) << from % 64; /* the others come last */
         if (bits == 0) continue;
         const int32_t k = word * 64 + PKV_LOWEST_BIT(bits);
         return ring->now + (k - from + N_LISTS) % N_LISTS;

@@ -77,10 +77,10 @@ static int32_t fake_probe(const void *self, int64_t r, int32_t u)
 
 static bool take(fake_state *f, int64_t r, int32_t u, bool pool_is_empty)
 {
-    const int64_t slots = slots_for(f, u);
-    if (f->used + slots > f->cfg->pool_tokens - kept_free(f, pool_is_empty)) return false;
-    f->used += slots;
-    f->held[r] = slots;
+    const int64_t slots = slots_for(f, u), extra = fake.extra;
+    if (f->used + slots + extra > f->cfg->pool_tokens - kept_free(f, pool_is_empty)) return false;
+    f->used += slots + extra;
+    f->held[r] = slots + extra;
     return true;
 }
 

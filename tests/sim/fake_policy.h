@@ -12,7 +12,8 @@ typedef struct fake_setup {
     int64_t suspend_ns, resume_ns; /* cost of each */
     int64_t move_every, move_ns;   /* every so many admissions a compaction of one token */
     bool seals;                    /* closed from the first grow until all are gone */
-    bool places;                   /* the longest free run is half of what is free */
+    int64_t extra; /* slots taken on top at admission, given back at the next grow */
+    bool places;   /* the longest free run is half of what is free */
     /* counted by the policy */
     int64_t n_refused; /* admissions */
 } fake_setup;

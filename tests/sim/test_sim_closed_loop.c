@@ -230,7 +230,9 @@ static void test_goodput(void **state)
     assert_int_equal(fake_run(&cfg, reqs, 3).n_good, 2);
     cfg.slo_tpot_ns = 29;
     assert_int_equal(fake_run(&cfg, reqs, 3).n_good, 1);
-    cfg.slo_ttft_ns = cfg.slo_tpot_ns = 0;
+    cfg.slo_ttft_ns = 0;
+    assert_int_equal(fake_run(&cfg, reqs, 3).n_good, 2); /* C has no time per token */
+    cfg.slo_tpot_ns = 0;
     cfg.slo_norm_ns = 20;
     assert_int_equal(fake_run(&cfg, reqs, 3).n_good, 3); /* C has no normalized latency */
     cfg.slo_norm_ns = 19;

@@ -73,6 +73,9 @@ static void test_swap_without_space(void **state)
     assert_int_equal(swap.n_admissions, 4);
     assert_int_equal(swap.recomputed_tokens, 6);
     assert_int_equal(swap.n_steps, 4);
+    cfg.policy.swap = false; /* nor with space that the policy does not use */
+    cfg.swap_tokens = 100;
+    assert_int_equal(fake_run(&cfg, reqs, 2).n_swaps, 0);
 }
 
 /* With room for all and no costs, swapping generates and computes every token once. */
@@ -92,6 +95,45 @@ static void test_free_swap(void **state)
     assert_int_equal(res.n_admissions, MANY);
     assert_int_equal(res.recomputed_tokens, 0);
     assert_int_equal(res.move_ns, 0);
+}
+
+/* Beams that end give room back while others grow: here what each request took on top. Pool 11:
+ *   step 0   A 4 + 3; B with 2 + 3 would make 12. Grown, A holds 5
+ *   step 1   B makes 10. Grown, A holds 6 and B 3; B is done
+ *   step 2   A */
+static void test_room_from_beams(void **state)
+{
+    (void)state;
+    const pkv_sim_request reqs[2] = { { 0, 4, 3 }, { 0, 2, 1 } };
+    pkv_sim_config cfg = fake_config(11);
+    fake.extra = 3;
+    cfg.policy.group = PKV_SIM_GROUP_BEAM;
+    const pkv_sim_result beams = fake_run(&cfg, reqs, 2);
+    assert_int_equal(beams.n_steps, 3);
+    assert_int_equal(beams.n_failed_takes, 1);
+    expect_close(beams.mean_batch, 4 / 3.0, 1e-12);
+}
+
+/* Who comes back from the swap space uses a token of the step. Pool 9, 4 tokens per step.
+ *   step 0   A 2 tokens of its prompt and B 2; they grow to 3
+ *   step 1   both grow to 4
+ *   step 2   A grows to 5, B is out. C, which has arrived, waits. A is done
+ *   step 3   B is back: 1 token. Beside it C may compute 3 tokens, but not 4
+ *   step 4   B is done */
+static void test_resumed_tokens(void **state)
+{
+    (void)state;
+    pkv_sim_request reqs[3] = { { 0, 2, 3 }, { 0, 2, 4 }, { 15, 3, 1 } };
+    pkv_sim_config cfg = fake_config(9);
+    cfg.policy.swap = true;
+    cfg.swap_tokens = 9;
+    cfg.prefill_chunk = 9;
+    cfg.max_batched_tokens = 4;
+    assert_int_equal(fake_run(&cfg, reqs, 3).n_steps, 5);
+    reqs[2].prompt_tokens = 4;
+    const pkv_sim_result later = fake_run(&cfg, reqs, 3);
+    assert_int_equal(later.n_steps, 6);
+    assert_int_equal(later.n_preemptions, 1);
 }
 
 /* ---------------------------------------------------------------- order */
@@ -300,6 +342,8 @@ int main(void)
         cmocka_unit_test(test_swap),
         cmocka_unit_test(test_swap_without_space),
         cmocka_unit_test(test_free_swap),
+        cmocka_unit_test(test_room_from_beams),
+        cmocka_unit_test(test_resumed_tokens),
         cmocka_unit_test(test_skip),
         cmocka_unit_test(test_skip_on_arrival),
         cmocka_unit_test(test_closed),

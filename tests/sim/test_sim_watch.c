@@ -163,6 +163,23 @@ static void test_samples(void **state)
     }
 }
 
+/* Two cells of four slots: in step 1 the second one has two slots in A's last block and two free
+ * ones, a draw that free wins. */
+static void test_draw_with_free(void **state)
+{
+    (void)state;
+    pkv_sim_config cfg = two_config();
+    recorder rec;
+    recorder_init(&rec, 10, 2, 8);
+    watch(&cfg, two, 2, &rec);
+    assert_int_equal(rec.n_samples, 5);
+    for (size_t k = 0; k < 5; k++) {
+        assert_int_equal(rec.maps[2 * k], PKV_SIM_MAP_TOKEN);
+        assert_int_equal(rec.maps[2 * k + 1], PKV_SIM_MAP_FREE);
+    }
+    recorder_deinit(&rec);
+}
+
 /* Between the steps nothing runs, and samples go on; a leap of many steps has one per step. */
 static void test_samples_of_gaps_and_leaps(void **state)
 {
@@ -241,9 +258,13 @@ static void test_longest_interval(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),           cmocka_unit_test(test_events_of_moves),
-        cmocka_unit_test(test_samples),          cmocka_unit_test(test_samples_of_gaps_and_leaps),
-        cmocka_unit_test(test_scatter),          cmocka_unit_test(test_partial_observers),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_events_of_moves),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_draw_with_free),
+        cmocka_unit_test(test_samples_of_gaps_and_leaps),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_partial_observers),
         cmocka_unit_test(test_longest_interval),
     };
     return cmocka_run_group_tests_name("sim_watch", tests, NULL, NULL);
