@@ -329,6 +329,11 @@ static pkv_status contig_check(void *self)
 {
     contig *c = self;
     int64_t end = 0, taken = 0;
+    for (int32_t k = 0; k < c->n_live; k++)
+        if (c->req[request_of(c, c->live[k])].live_idx != k)
+            return pkv__refuse(&c->cfg->log, PKV_E_CORRUPT,
+                               "%s: request %lld is not where it says in the list of the running",
+                               c->ops->name, (long long)request_of(c, c->live[k]));
     qsort(c->live, (size_t)c->n_live, sizeof(c->live[0]), by_address);
     renumber_live(c);
     for (int32_t k = 0; k < c->n_live; k++) {

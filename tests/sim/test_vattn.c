@@ -96,6 +96,7 @@ static void test_tail_and_too_long(void **state)
     assert_int_equal(ops->largest_free(p), n_free);
     assert_false(ops->has_places(p));
     assert_int_equal(ops->release(p, 0), PKV_OK);
+    assert_int_equal(ops->held(p, 0), 0);
     ops->usage(p, 0, &s, &n_free);
     assert_int_equal(n_free, 10240000);
     ops->destroy(p);
