@@ -242,17 +242,27 @@ static const struct {
     { "--watermark", has_watermark, "no policy has one; give --policy paged or vattn" },
 };
 
+/* Is anything drawn: lengths, arrivals or beams? */
+static bool draws(const fragsim_options *o)
+{
+    const pkv_sim_arrival law = o->arrivals.kind;
+    if (!o->trace_path && !o->lengths_in_order) return true;
+    if (o->command == FRAGSIM_CAPACITY) return false;
+    if (any_policy(o, has_beams)) return true;
+    if (law == PKV_SIM_ARRIVAL_CONSTANT || law == PKV_SIM_ARRIVAL_BURST) return false;
+    if (o->arrivals.rate_micro >= 0) return o->arrivals.rate_micro > 0;
+    return !o->trace_path && !o->all_at_once && o->sim.concurrency == 0;
+}
+
 static bool check_policies(const fragsim_options *o)
 {
+    if (o->seed_given && !draws(o))
+        return fragsim_complain("--seed: nothing is drawn when a trace is replayed; leave it out");
     if (o->command == FRAGSIM_CAPACITY || o->command == FRAGSIM_INSPECT) return true;
     for (size_t k = 0; k < sizeof(policy_needs) / sizeof(policy_needs[0]); k++)
         if (fragsim_given(o, policy_needs[k].option) && !any_policy(o, policy_needs[k].has))
             return fragsim_complain("%s has no use here: %s", policy_needs[k].option,
                                     policy_needs[k].words);
-    if (o->seed_given && (o->trace_path || o->lengths_in_order) && o->arrivals.rate_micro <= 0 &&
-        !(o->lengths_in_order && draws_arrivals(o) && !o->all_at_once && o->sim.concurrency == 0) &&
-        !any_policy(o, has_beams))
-        return fragsim_complain("--seed: nothing is drawn when a trace is replayed; leave it out");
     return true;
 }
 

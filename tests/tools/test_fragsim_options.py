@@ -475,6 +475,13 @@ RUN_REFUSALS = (
 def test_what_would_be_ignored_is_refused():
     for words, args in RUN_REFUSALS:
         refused(words, "run", *args)
+    refused("nothing is drawn", "capacity", "--trace", "x.csv", "--seed", "1")
+    refused("nothing is drawn", "run", "--lengths", "x.csv", "--in-order", "--request-rate", "inf", "--seed", "1")
+    refused("nothing is drawn", "run", "--trace", "x.csv", "--request-rate", "2", "--arrival", "constant", "--seed",
+            "1")
+    refused("x.csv: cannot be opened", "run", "--trace", "x.csv", "--request-rate", "2", "--seed", "1")
+    refused("x.csv: cannot be opened", "run", "--lengths", "x.csv", "--in-order", "--seed", "1")
+    refused("x.csv: cannot be opened", "run", "--trace", "x.csv", "--policy", "paged+beam", "--seed", "1")
     refused("one of run", "capacity", "--request-rate", "4")
     refused("unknown option", "inspect", "x.csv", "--policy", "max")
     for name, text in (("--kv-dtype", "fp7"), ("--time-unit", "d"), ("--filter", "mine"), ("--admit", "lifo"),
