@@ -232,9 +232,14 @@ char *fragsim_draw_map(const fragsim_report *rep, int k, const fragsim_time *tim
     fill_grid(&job->series, n, g);
     const pkv_sim_sample *s = job->series.samples;
     const double step = (double)(s[1].t_ns - s[0].t_ns) / time->unit_ns;
-    const double pool = job->cfg.pool_tokens;
-    put_axes(&c, time, "address (slots)");
-    fprintf(c.script, "set yrange [0:%.0f]\nunset grid\nset ylabel offset 0.8,0\n", pool);
+    /* six digits and more would push the title of the axis out of the picture */
+    const double all = job->cfg.pool_tokens, unit = all < 1e5 ? 1 : all < 1e8 ? 1e3 : 1e6;
+    const double pool = all / unit;
+    put_axes(&c, time,
+             unit < 1e3   ? "address (slots)"
+             : unit < 1e6 ? "address (1000 slots)"
+                          : "address (million slots)");
+    fprintf(c.script, "set yrange [0:%.9g]\nunset grid\nset ylabel offset 0.8,0\n", pool);
     put_map_key(&c, g);
     put_map_plot(&c, g, count_runs(g, true) <= count_runs(g, false), step * (double)g->stride,
                  pool / g->rows);

@@ -187,11 +187,11 @@ char *fragsim_draw_sweep(const fragsim_sweep_report *rep, const fragsim_sweep_li
                         lines->line[k].label);
     }
     put_axes(c.script, rep, lines, measure);
+    /* points show what was simulated; many of them would hide the lines */
+    const char *how = lines->n_x <= 40 ? "linespoints pt 7 ps 0.7" : "lines";
     for (int k = 0; k < lines->n; k++) {
-        fprintf(c.script,
-                "%s$d%d using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '%s' dt %d "
-                "title ",
-                k > 0 ? ", " : "plot ", k, fragsim_line_colour(k), fragsim_line_dash(k));
+        fprintf(c.script, "%s$d%d using 1:2 with %s lw 2 lc rgb '%s' dt %d title ",
+                k > 0 ? ", " : "plot ", k, how, fragsim_line_colour(k), fragsim_line_dash(k));
         fragsim_put_quoted(c.script, lines->line[k].label);
         fputs(" noenhanced", c.script);
     }

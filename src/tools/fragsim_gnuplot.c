@@ -268,7 +268,7 @@ bool fragsim_canvas_open(fragsim_canvas *c)
     fputs("set border 3 lw 1 lc rgb '#808080'\n"
           "set tics nomirror out scale 0.5 tc rgb 'black'\n"
           "set xtics noenhanced\nset ytics noenhanced\n"
-          "set format '%h'\n"
+          "set format '%.10g'\n"
           "set xtics offset 0,0.3\nset xlabel offset 0,0.6\n"
           "unset key\nset grid ytics lt 1 lw 1 lc rgb '#dcdcdc'\n"
           "set datafile missing 'NaN'\n",

@@ -177,6 +177,15 @@ static const char *const how_policies =
     "rectangles that are too low for the next request are external fragmentation. Under a paged "
     "policy a request has no shape: its blocks lie anywhere.";
 
+/* Are there cached blocks that the map does not tell from free ones? */
+static bool hides_cached(const fragsim_job *job)
+{
+    const fragsim_series *s = &job->series;
+    bool any = false;
+    for (int64_t k = 0; k < s->n && !any; k++) any = s->samples[k].cached > 0;
+    return any && !memchr(s->maps, PKV_SIM_MAP_CACHED, (size_t)s->n * (size_t)s->map_cells);
+}
+
 static bool put_policy(FILE *out, const fragsim_report *rep, int k, const fragsim_time *time,
                        bool can_draw)
 {
@@ -190,7 +199,9 @@ static bool put_policy(FILE *out, const fragsim_report *rep, int k, const fragsi
     if (ok) {
         snprintf(id, sizeof(id), "f_policy%d", k);
         fragsim_figure_begin(out, id, job->name, parts, "What the pool held over time.");
-        if (map) fprintf(out, "%s<figcaption>What lay at which address.</figcaption>\n", map);
+        if (map)
+            fprintf(out, "%s<figcaption>What lay at which address%s.</figcaption>\n", map,
+                    hides_cached(job) ? "; cached blocks count as free here" : "");
         fragsim_parts_table(out, rep, k, time);
         fragsim_figure_end(out);
     }
