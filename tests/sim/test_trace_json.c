@@ -426,6 +426,14 @@ static void test_ids_follow_requests(void **state)
     assert_int_equal(t.content.n_ids[0], 1);
     assert_int_equal(t.content.first[2], 3);
     pkv_sim_trace_free(&t);
+    cfg.start_ns = 1000000; /* from ms 4 on: 11 12; 10 11 */
+    static const int32_t later_ids[] = { 0, 1, 2, 0 };
+    cfg.max_requests = 2;
+    assert_int_equal(read_with(text, cfg, &t), PKV_OK);
+    assert_int_equal(t.n_reqs, 2);
+    assert_int_equal(t.content.n_distinct, 3);
+    assert_memory_equal(t.content.ids, later_ids, sizeof(later_ids));
+    pkv_sim_trace_free(&t);
 }
 
 enum { ROWS = 200, EACH = 97, DISTINCT = ROWS / 2 * EACH };

@@ -172,11 +172,31 @@ static void test_dates(void **state)
         "1899-12-31 23:59:59",
         "2200-01-01 00:00:00",
         "1700158546",
+        "20x3-11-16 18:15:46",
+        "2x23-11-16 18:15:46",
+        "2023-x1-16 18:15:46",
+        "2023-11-x6 18:15:46",
+        "2023-11-16 x8:15:46",
+        "2023-11-16 1x:15:46",
+        "2023-11-16 18:x5:46",
+        "2023-11-16 18:15:4x",
+        "2023-11-16 18-15:46",
+        "2023-11-16 18:15-46",
+        "2023-11-16_18:15:46",
+        "2023-11-16 18:15:46Zx",
+        "2023-11-16 18:15:46+02x00",
+        "2023-11-16 18:15:46+x2:00",
+        "2023-11-16 18:15:46+02:x0",
     };
     for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
         pkv__i128 ns;
         bool zoned;
         if (pkv__trace_date(text_of(bad[k]), &ns, &zoned)) fail_msg("'%s' is accepted", bad[k]);
+    }
+    for (size_t len = 0; len < 19; len++) { /* a text ends where its length says */
+        pkv__i128 ns;
+        bool zoned;
+        assert_false(pkv__trace_date((pkv__text){ "2023-11-16 18:15:46", len }, &ns, &zoned));
     }
 }
 
