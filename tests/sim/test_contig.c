@@ -26,6 +26,7 @@ static pkv_sim_config config(const char *policy, int32_t pool, int32_t max_len)
     assert_int_equal(pkv_sim_policy_parse(policy, NULL, &cfg.policy), PKV_OK);
     cfg.pool_tokens = pool;
     cfg.max_model_len = max_len;
+    cfg.check = true;
     return cfg;
 }
 
