@@ -167,12 +167,50 @@ static void test_percentiles(void **state)
     assert_true(d.p50 == 49 && d.max == 98);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Random, sorted, backwards, up and down, few different, and one that takes the middle of three
+ * apart badly: sorted in place as the C library does. */
+static void test_values_are_sorted(void **state)
+{
+    (void)state;
+    enum { N = 5000, SHAPES = 6 };
+    static double v[N], want[N];
+    pkv__rng rng;
+    pkv__rng_init(&rng, 1, 0, 0);
+    for (int n = 1; n <= N; n = n < 60 ? n + 1 : n * 3 / 2) {
+        for (int shape = 0; shape < SHAPES; shape++) {
+            for (int k = 0; k < n; k++) {
+                const double of_shape[SHAPES] = {
+                    pkv__rng_unit(&rng) - 0.5,
+                    k,
+                    -k,
+                    k < n / 2 ? k : n - k,
+                    pkv__rng_below(&rng, 3),
+                    k % 2 ? k : n / 2 + k / 2,
+                };
+                v[k] = of_shape[shape];
+            }
+            memcpy(want, v, sizeof(v));
+            qsort(want, (size_t)n, sizeof(double), by_value);
+            pkv_sim_dist d;
+            pkv_sim_dist_of(v, n, false, &d);
+            for (int k = 0; k < n; k++) assert_true(v[k] == want[k]);
+            assert_true(d.max == want[n - 1]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figure_3),    cmocka_unit_test(test_rounding_is_external),
         cmocka_unit_test(test_ring),        cmocka_unit_test(test_leap_integral),
-        cmocka_unit_test(test_percentiles),
+        cmocka_unit_test(test_percentiles), cmocka_unit_test(test_values_are_sorted),
     };
     return cmocka_run_group_tests_name("sim_parts", tests, NULL, NULL);
 }
