@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -213,6 +214,9 @@ def test_same_bytes_whatever_the_environment(folder):
     for path, where in (("a", os.environ), ("b", env)):
         code, _, err = run(*RUN, "--svg", path, "--html", path + ".html", cwd=folder, env=where)
         expect(code == 0, err)
+    code, _, err = run(*RUN, "--svg", "c", cwd=folder,  # children are not to be waited for
+                       before=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    expect(code == 0 and (folder / "c").read_bytes() == (folder / "a").read_bytes(), f"SIGCHLD ignored: {err}")
     expect((folder / "a").read_bytes() == (folder / "b").read_bytes(), "two SVG files differ")
     pages = [(folder / f"{p}.html").read_text().replace(f"{p}.html", "").replace(f"--svg {p}", "")
              for p in "ab"]
