@@ -42,8 +42,12 @@ static void note_too_long(fragsim_report *rep)
 static void note_no_pressure(fragsim_report *rep)
 {
     double rates[FRAGSIM_TENTHS];
-    for (int k = 0; k < rep->n_jobs; k++)
+    int64_t n_finished = 0;
+    for (int k = 0; k < rep->n_jobs; k++) {
         if (rep->jobs[k].result.waited_ns > 0) return;
+        n_finished += rep->jobs[k].result.n_finished;
+    }
+    if (n_finished == 0) return; /* nobody ran at all */
     fragsim_note(rep, "no pressure: policies tie in batch and latency, because nobody waits in the "
                       "window; a smaller pool or a higher rate shows differences");
     if (!rep->opts->trace_path || !fragsim_profile(rep->input, rates)) return;

@@ -287,6 +287,7 @@ def test_notes_and_nothing_done():
     expect("2049 has 4096 slots" in out, out)
     code, out, err = run("run", "--num-prompts", "50", "--max-model-len", "5")
     expect(code == 1 and "no request finished" in err and "50 of 50 requests are too long" in out, err)
+    expect("no pressure" not in out, "nobody ran, so nothing is said of pressure")
 
 
 def test_same_bytes():
