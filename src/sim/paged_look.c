@@ -27,7 +27,7 @@ void pkv__paged_usage(const void *self, int64_t tokens, pkv__sim_sample *sample,
     sample->part[PKV__PART_TOKEN] = used - sample->part[PKV__PART_INTERNAL];
     sample->part[PKV__PART_WATERMARK] =
         (int64_t)pkv__min_i32(pkv__paged_room(p), p->watermark) * p->block_tokens;
-    sample->part[PKV__PART_TAIL] = p->cfg->pool_tokens % p->block_tokens;
+    sample->part[PKV__PART_TAIL] = p->cfg->pool_tokens - (int64_t)p->usable * p->block_tokens;
     sample->part[PKV__PART_CACHED] = (int64_t)p->n_cached * p->block_tokens;
     *n_free = p->cfg->pool_tokens - used;
 }

@@ -134,7 +134,7 @@ static void measure(pkv__paged *p)
     if (!p->swap && p->usable < n_places) n_places = p->usable;
     p->n_places = n_places > 1 ? (int32_t)n_places : 1;
     const int32_t n_host = p->swap ? p->cfg->swap_tokens / p->block_tokens : 0;
-    p->n_host_blocks = n_host > 0 ? n_host + 1 : 0;
+    p->n_host_blocks = n_host > 0 ? pkv__min_i32(n_host, INT32_MAX - 1) + 1 : 0;
 }
 
 static pkv_status paged_create(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n,
@@ -156,6 +156,7 @@ static pkv_status paged_create(const pkv_sim_config *cfg, const pkv_sim_request 
                            pkv__sim_n_seqs(&cfg->policy), PKV__PAGED_MAX_SEQS);
     }
     p->usable = cfg->pool_tokens / p->block_tokens;
+    if (p->usable == INT32_MAX) p->usable--; /* the manager numbers them from 1, below 2^31 - 1 */
     p->watermark = (int32_t)((int64_t)p->usable * cfg->watermark_ppm / 1000000);
     measure(p);
     pkv_status status = p->prefix ? pkv__paged_check_content(p) : PKV_OK;

@@ -263,11 +263,12 @@ static void draw_case(play *y, pkv__rng *rng, bool prefix, bool swap, pkv_sim_gr
     cfg->policy.group = group;
     cfg->policy.n_seqs = group ? 1 + (int32_t)pkv__rng_below(rng, 5) : 1;
     cfg->policy.switch_ppm = (int32_t)pkv__rng_below(rng, 5) * 250000;
-    cfg->policy.block_tokens = 1 + (int32_t)pkv__rng_below(rng, 9);
+    cfg->policy.block_tokens = pkv__rng_below(rng, 12) ? 1 + (int32_t)pkv__rng_below(rng, 9) : 29;
     cfg->pool_tokens = 30 + (int32_t)pkv__rng_below(rng, 300);
     cfg->max_model_len = 20 + (int32_t)pkv__rng_below(rng, 200);
     cfg->max_num_seqs = 1 + (int32_t)pkv__rng_below(rng, 12);
-    cfg->watermark_ppm = (int32_t)pkv__rng_below(rng, 4) * 50000;
+    cfg->watermark_ppm =
+        pkv__rng_below(rng, 12) ? (int32_t)pkv__rng_below(rng, 4) * 50000 : 1000000;
     cfg->swap_tokens = (int32_t)pkv__rng_below(rng, 3) * (int32_t)pkv__rng_below(rng, 200);
     cfg->seed = y->seed;
     const uint32_t longest = 1 + pkv__rng_below(rng, 60);
