@@ -153,6 +153,39 @@ static void test_preempted_finds_itself(void **state)
     assert_int_equal(res.recomputed_tokens, 8 - 4);
 }
 
+/* Token ids of two requests with two sequences each, 3 content ids of 4 tokens: what is not known
+ * to be alike has a number of its own, 3 + r in prompts, 3 + 2 + 2 r + k in outputs. */
+static void test_ids(void **state)
+{
+    (void)state;
+    const int64_t first[] = { 0, 2 };
+    const int32_t n_ids[] = { 2, 1 }, ids[] = { 2, 0, 1 };
+    const pkv_sim_content content = { 4, 3, first, n_ids, ids };
+    const pkv_sim_request reqs[] = { { 0, 6, 3 }, { 0, 6, 3 } };
+    pkv_sim_config cfg = small_config(80, &content);
+    cfg.policy.group = PKV_SIM_GROUP_FORK;
+    cfg.policy.n_seqs = 2;
+    static const int32_t want[2][2][9] = {
+        { { 2, 2, 2, 2, 0, 0, 5, 5, 5 }, { 2, 2, 2, 2, 0, 0, 6, 6, 6 } },
+        { { 1, 1, 1, 1, 4, 4, 7, 7, 7 }, { 1, 1, 1, 1, 4, 4, 8, 8, 8 } },
+    };
+    void *self;
+    assert_int_equal(pkv__sim_policy_paged.create(&cfg, reqs, 2, &self), PKV_OK);
+    for (int r = 0; r < 2; r++) {
+        for (int k = 0; k < 2; k++) {
+            for (int32_t from = 0; from < 9; from++) {
+                for (int32_t upto = from; upto <= 9; upto++) {
+                    int32_t got[9] = { 0 };
+                    pkv__paged_fill_ids(self, r, k, from, upto, got);
+                    assert_memory_equal(got, want[r][k] + from,
+                                        (size_t)(upto - from) * sizeof(int32_t));
+                }
+            }
+        }
+    }
+    pkv__sim_policy_paged.destroy(self);
+}
+
 /* ---------------------------------------------------------------- laws */
 
 /* Nothing alike: nothing is found, and while nobody is preempted all is as without a cache. */
@@ -388,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_all_goes),
         cmocka_unit_test(test_ids_across_blocks),
         cmocka_unit_test(test_preempted_finds_itself),
+        cmocka_unit_test(test_ids),
         cmocka_unit_test(test_nothing_alike),
         cmocka_unit_test(test_all_alike),
         cmocka_unit_test(test_refusals),
