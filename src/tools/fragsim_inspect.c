@@ -1,4 +1,6 @@
 /* The command inspect: what a trace contains, and what of it is used. */
+#include "fragsim_json_parts.h"
+#include "fragsim_outputs.h"
 #include "fragsim_table.h"
 
 #include <errno.h>
@@ -90,23 +92,56 @@ static bool work_out(fragsim_report *rep)
     return status == PKV_OK || fragsim_complain("%s", pkv_status_text(status));
 }
 
-static int inspect_loaded(fragsim_report *rep)
+static void print_inspection(FILE *out, const fragsim_report *rep)
 {
-    FILE *out = stdout;
     const fragsim_input *in = rep->input;
-    if (!work_out(rep)) return FRAGSIM_ERROR;
     fragsim_print_input(out, in, rep->opts);
     if (rep->forms.n > 0) fprintf(out, "           E[out^2]/E[out] %.1f\n", rep->forms.output_bias);
     print_unit(out, &in->trace);
     print_bytes(out, &in->trace);
     print_profile(out, in);
     print_shares(out, rep);
-    if (in->trace.has_history)
+    fragsim_print_notes(out, rep, 80);
+}
+
+static json_t *profile_json(const fragsim_input *in)
+{
+    double rates[FRAGSIM_TENTHS];
+    if (!fragsim_profile(in, rates)) return json_null();
+    json_t *a = json_array();
+    for (int k = 0; k < FRAGSIM_TENTHS; k++) fragsim_json_append(a, json_real(rates[k]));
+    return a;
+}
+
+static char *inspection_json(const void *report)
+{
+    const fragsim_report *rep = report;
+    json_t *o = fragsim_json_head("pkv-fragsim/inspect", rep->opts);
+    fragsim_json_put(o, "input", fragsim_json_input(rep->opts, rep->input));
+    fragsim_json_put(o, "requests", fragsim_json_requests(rep->input));
+    fragsim_json_put(o, "output_bias", fragsim_json_real(rep->forms.n > 0, rep->forms.output_bias));
+    fragsim_json_put(o, "requests_per_s_by_tenth", profile_json(rep->input));
+    fragsim_json_put(o, "infinite_cache", fragsim_json_cache(rep));
+    fragsim_json_put(o, "notes", fragsim_json_notes(rep));
+    return fragsim_json_text(o);
+}
+
+/* As run: if the file cannot be written, nothing is printed. */
+static int inspect_loaded(fragsim_report *rep)
+{
+    const fragsim_output json = { rep->opts->json_path, "the JSON report", inspection_json, false };
+    fragsim_files files = { 0 };
+    bool on_stdout;
+    if (!work_out(rep)) return FRAGSIM_ERROR;
+    if (rep->input->trace.has_history)
         fragsim_note(rep, "inputs include history: the prompt of a later turn contains the turns "
                           "before it");
-    fragsim_print_notes(out, rep, 80);
-    if (fflush(out) == 0 && !ferror(out)) return FRAGSIM_OK;
+    if (!fragsim_outputs_put(&json, 1, rep, &files, &on_stdout)) return FRAGSIM_ERROR;
+    if (!on_stdout) print_inspection(stdout, rep);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return fragsim_files_keep(&files) ? FRAGSIM_OK : FRAGSIM_ERROR;
     fragsim_complain("stdout: writing failed: %s", strerror(errno));
+    fragsim_files_drop(&files);
     return FRAGSIM_ERROR;
 }
 

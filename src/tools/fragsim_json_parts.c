@@ -254,7 +254,7 @@ json_t *fragsim_json_input(const fragsim_options *opts, const fragsim_input *inp
     fragsim_json_put(o, "num_prompts",
                      fragsim_json_whole(opts->num_prompts >= 0, opts->num_prompts));
     fragsim_json_put(o, "repeat", json_boolean(opts->repeat));
-    if (opts->command != FRAGSIM_CAPACITY) put_arrivals(o, opts);
+    if ((opts->command & (FRAGSIM_RUN | FRAGSIM_SWEEP)) != 0) put_arrivals(o, opts);
     else
         fragsim_json_put(o, "seed",
                          fragsim_json_whole(!opts->trace_path, (int64_t)opts->arrivals.seed));
@@ -306,6 +306,27 @@ json_t *fragsim_json_head(const char *schema, const fragsim_options *opts)
     fragsim_json_put(o, "schema_version", json_integer(FRAGSIM_SCHEMA_VERSION));
     fragsim_json_put(o, "version", json_string(pkv_version()));
     fragsim_json_put(o, "repro_command", fragsim_json_string(opts->repro));
+    return o;
+}
+
+json_t *fragsim_json_cache(const fragsim_report *rep)
+{
+    const pkv_sim_cache_forms *c = &rep->cache;
+    if (c->struct_size == 0) return json_null();
+    json_t *o = json_object();
+    const bool any = c->prompt_tokens > 0;
+    const double prompts = any ? (double)c->prompt_tokens : 1;
+    fragsim_json_put(o, "block_tokens", json_integer(rep->cache_block_tokens));
+    fragsim_json_put(o, "prompt_tokens", json_integer(c->prompt_tokens));
+    fragsim_json_put(o, "ids", json_integer(c->ids));
+    fragsim_json_put(o, "found_ids", json_integer(c->found_ids));
+    fragsim_json_put(o, "found_tokens", json_integer(c->found_tokens));
+    fragsim_json_put(o, "found_block_tokens", json_integer(c->found_block_tokens));
+    fragsim_json_put(o, "below_block_tokens", json_integer(c->below_block));
+    fragsim_json_put(o, "hit_rate", fragsim_json_real(any, (double)c->found_tokens / prompts));
+    fragsim_json_put(o, "block_hit_rate",
+                     fragsim_json_real(any, (double)c->found_block_tokens / prompts));
+    fragsim_json_put(o, "mean_rate", fragsim_json_real(any, c->mean_rate));
     return o;
 }
 

@@ -17,6 +17,7 @@ json_t *fragsim_json_model(const fragsim_options *opts);
 json_t *fragsim_json_input(const fragsim_options *opts, const fragsim_input *input);
 json_t *fragsim_json_requests(const fragsim_input *input);
 json_t *fragsim_json_forms(const pkv_sim_forms *forms);
+json_t *fragsim_json_cache(const fragsim_report *report); /* null without content */
 json_t *fragsim_json_notes(const fragsim_report *report);
 /* The whole text with a newline at its end, and `root` is given back. */
 char *fragsim_json_text(json_t *root);

@@ -149,8 +149,8 @@ static const fragsim_option options[] = {
     { "--threads", NULL, "N", R | S | P, false, fragsim_set_whole32, AT(threads), 1, FRAGSIM_MAX_THREADS,
       "simulations at a time (as many as there are processors)" },
 
-    { .commands = R | S | C | P, .help = "output" },
-    { "--json", NULL, "FILE", R | S | C | P, false, fragsim_set_text, AT(json_path), 0, 0,
+    { .commands = R | S | C | P | I, .help = "output" },
+    { "--json", NULL, "FILE", R | S | C | P | I, false, fragsim_set_text, AT(json_path), 0, 0,
       "write the report as JSON; - is stdout, without the table" },
     { "--csv", NULL, "FILE", R | S, false, fragsim_set_text, AT(csv_path), 0, 0,
       "write a row per policy (and point of a sweep) as CSV" },

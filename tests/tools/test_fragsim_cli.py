@@ -69,7 +69,7 @@ HELP = {
              "--knee --json --csv --svg --html --quiet --progress --repro-command --help".split(),
     "capacity": FILE_OPTIONS + DRAW_OPTIONS + MEMORY_OPTIONS + "--json --quiet --help".split(),
     "paper": "--seed --threads --json --csv --quiet --progress --help".split(),
-    "inspect": FILE_OPTIONS + "--block-tokens --block-size --help".split(),
+    "inspect": FILE_OPTIONS + "--block-tokens --block-size --json --help".split(),
 }
 
 

@@ -81,6 +81,9 @@ def test_json_follows_its_schema(folder):
                  ("--kv-tokens", "100", "--max-model-len", "100")):
         check_schema(kinds["capacity"], report("capacity", *args, cwd=folder))
     check_schema(kinds["paper"], report("paper", "--quiet"))
+    inspected = report("inspect", "t.csv", cwd=folder)
+    check_schema(kinds["inspect"], inspected)
+    expect(inspected["requests"]["n"] == inspected["input"]["rows"]["used"], "rows used")
     wrong = report("run", "--num-prompts", "5", "--policy", "max")
     for spoil in (lambda r: r["policies"][0].pop("steps"), lambda r: r.update(more=1),
                   lambda r: r["config"].update(kv_tokens=1.5), lambda r: r["config"].update(engine="x")):
