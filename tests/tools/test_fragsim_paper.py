@@ -221,6 +221,9 @@ def test_table_on_any_number_of_threads():
     expect(code == 0 and "cells that are judged pass" in out, out[-200:])
     expect(run("--threads", 3)[1] == out, "tables differ")
     expect(all(len(line) <= 80 for line in out.splitlines()), "the table is too wide")
+    manual = (pathlib.Path(__file__).resolve().parents[2] / "docs/simulator.md").read_text()
+    indented = "".join(f"    {line}\n" if line else "\n" for line in out.splitlines())
+    expect(indented in manual, "docs/simulator.md shows another table")
     for cell in report()[1]["cells"]:
         expect(f"  {cell['cell']} " in out and cell["group"] in out, f"{cell['cell']} is not in the table")
 
