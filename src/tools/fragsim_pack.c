@@ -45,6 +45,7 @@ static int64_t asked(const pkv_sim_config *c, const pkv_sim_request *req)
     case PKV_SIM_ORCA_REAL:
         return p->max_tokens > 0 ? p->max_tokens : c->max_model_len;
     case PKV_SIM_POW2:
+        if (o == 0) power = 0; /* nothing to round */
         while (power < o) power *= 2;
         return i + power < c->max_model_len ? i + power : c->max_model_len;
     case PKV_SIM_ORACLE:
@@ -75,9 +76,11 @@ static bool take(pool *p, int64_t h)
     return true;
 }
 
-static bool fits_empty(const pkv_sim_config *cfg, int64_t h)
+/* Can a request of f tokens that asks for h ever run? */
+static bool fits_empty(const pkv_sim_config *cfg, int64_t f, int64_t h)
 {
     pool p = { .cfg = cfg };
+    if (f > cfg->max_model_len || (cfg->policy.kind == PKV_SIM_ORCA_REAL && f > h)) return false;
     empty(&p);
     return take(&p, h);
 }
@@ -93,7 +96,7 @@ void fragsim_pack(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_
     for (int64_t r = 0; r < n; r++) {
         const int64_t f = (int64_t)reqs[r].prompt_tokens + reqs[r].output_tokens;
         const int64_t h = asked(cfg, &reqs[r]);
-        if (f > cfg->max_model_len || !fits_empty(cfg, h)) {
+        if (!fits_empty(cfg, f, h)) {
             out->n_too_long++;
             continue;
         }
