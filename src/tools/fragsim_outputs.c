@@ -4,37 +4,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool put_output(const fragsim_output *o, const void *report, fragsim_files *files)
+/* The texts of all that are wanted. False: it has complained. */
+static bool make_texts(const fragsim_output *outputs, size_t n, const void *report, char **texts)
 {
-    char *text = o->make(report);
-    if (!text) return o->complains ? false : fragsim_complain("out of memory for %s", o->what);
-    const bool ok = fragsim_files_put(files, o->path, text);
-    free(text);
-    return ok;
+    for (size_t k = 0; k < n; k++) {
+        if (!outputs[k].path) continue;
+        texts[k] = outputs[k].make(report);
+        if (texts[k]) continue;
+        return outputs[k].complains ? false
+                                    : fragsim_complain("out of memory for %s", outputs[k].what);
+    }
+    return true;
+}
+
+static bool put_texts(const fragsim_output *outputs, size_t n, char *const *texts,
+                      fragsim_files *files, bool *on_stdout)
+{
+    size_t standard = n;
+    for (size_t k = 0; k < n; k++) {
+        if (!texts[k]) continue;
+        if (strcmp(outputs[k].path, "-") != 0) {
+            if (!fragsim_files_put(files, outputs[k].path, texts[k])) return false;
+        } else if (standard == n) {
+            standard = k;
+        } else {
+            return fragsim_complain("two outputs for stdout; give one of them a file");
+        }
+    }
+    *on_stdout = standard < n;
+    /* last, for it cannot be taken back */
+    return standard == n || fragsim_files_put(files, outputs[standard].path, texts[standard]);
 }
 
 bool fragsim_outputs_put(const fragsim_output *outputs, size_t n, const void *report,
                          fragsim_files *files, bool *on_stdout)
 {
-    const fragsim_output *standard = NULL;
-    for (size_t k = 0; k < n; k++) {
-        if (!outputs[k].path) continue;
-        if (strcmp(outputs[k].path, "-") != 0) {
-            if (put_output(&outputs[k], report, files)) continue;
-        } else if (!standard) {
-            standard = &outputs[k];
-            continue;
-        } else {
-            fragsim_complain("two outputs for stdout; give one of them a file");
-        }
-        fragsim_files_drop(files);
-        return false;
-    }
-    *on_stdout = standard != NULL;
-    /* last, for it cannot be taken back */
-    if (!standard || put_output(standard, report, files)) return true;
-    fragsim_files_drop(files);
-    return false;
+    /* Charts take a while: whoever interrupts them finds no file of another name left behind. */
+    char *texts[FRAGSIM_MAX_FILES] = { NULL };
+    const bool ok =
+        make_texts(outputs, n, report, texts) && put_texts(outputs, n, texts, files, on_stdout);
+    for (size_t k = 0; k < n; k++) free(texts[k]);
+    if (!ok) fragsim_files_drop(files);
+    return ok;
 }
 
 static char *make_json(const void *report)

@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
 import tap_main
 from fragsim_program import (PROGRAM, ROOT, TRACE, close, compare_row, expect, flat, good, in_folder, refused,
@@ -278,6 +279,36 @@ def test_all_files_or_none(folder):
         code, _, err = run(*small, "--csv", "b", "--json", "a", cwd=folder, before=forbid_large_files)
         expect(code == 2 and "cannot be written: File too large" in err, "a disk that fills up")
         expect(names_in(folder) == [], f"{names_in(folder)} left behind")
+
+
+SLOW_GNUPLOT = """#!/bin/sh
+if [ -e "$HOME/asked" ]; then
+    : >"$HOME/drawing"
+    exec sleep 60
+fi
+: >"$HOME/asked"
+echo '<svg></defs></svg>'
+"""
+
+
+@in_folder
+def test_interrupted_while_drawing(folder):
+    """Whoever presses Ctrl-C while charts are drawn finds nothing of the other files."""
+    bin_folder, out_folder = folder / "bin", folder / "out"
+    bin_folder.mkdir()
+    out_folder.mkdir()
+    (bin_folder / "gnuplot").write_text(SLOW_GNUPLOT)
+    (bin_folder / "gnuplot").chmod(0o755)
+    env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": str(folder)}
+    with subprocess.Popen([PROGRAM, "run", "--num-prompts", "20", "--json", "a", "--csv", "b", "--svg", "c"],
+                          cwd=out_folder, env=env, start_new_session=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+        while program.poll() is None and not (folder / "drawing").exists():
+            time.sleep(0.01)
+        expect(program.returncode is None, f"exit {program.returncode} before a chart was drawn")
+        os.killpg(program.pid, signal.SIGINT)
+        expect(program.wait(60) == -signal.SIGINT, f"exit {program.returncode}")
+    expect(names_in(out_folder) == [], f"{names_in(out_folder)} left behind")
 
 
 @in_folder
