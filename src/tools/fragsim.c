@@ -2,6 +2,7 @@
  * which allocator, for which traffic? */
 #include "fragsim.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,16 +115,24 @@ static int run_command(const struct command *command, int argc, char **argv)
     return code;
 }
 
+/* What was asked for has been printed, or cannot be. */
+static int printed(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return FRAGSIM_OK;
+    fragsim_complain("stdout: writing failed: %s", strerror(errno));
+    return FRAGSIM_ERROR;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         usage();
-        return FRAGSIM_OK;
+        return printed();
     }
     if (strcmp(name, "--version") == 0) {
         printf("pkv-fragsim %s\n", pkv_version());
-        return FRAGSIM_OK;
+        return printed();
     }
     const struct command *command = find_command(name);
     if (!command) {
@@ -137,7 +146,7 @@ int main(int argc, char **argv)
     for (int k = 2; k < argc; k++) {
         if (strcmp(argv[k], "--help") != 0 && strcmp(argv[k], "-h") != 0) continue;
         fragsim_help(stdout, command->bit);
-        return FRAGSIM_OK;
+        return printed();
     }
     return run_command(command, argc, argv);
 }

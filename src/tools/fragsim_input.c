@@ -112,7 +112,8 @@ static bool draw_arrivals(const fragsim_options *o, fragsim_input *in)
     return fragsim_complain("--request-rate: so low that the arrivals take 70 years and more");
 }
 
-/* Arrivals of a trace: as they are, stretched, drawn, all at once or a client's. */
+/* Arrivals of the rows of a trace: as they are, stretched, to be drawn, all at once or a client's.
+ */
 static bool arrange_arrivals(const fragsim_options *o, fragsim_input *in)
 {
     pkv_sim_trace *t = &in->trace;
@@ -134,7 +135,7 @@ static bool arrange_arrivals(const fragsim_options *o, fragsim_input *in)
         for (int64_t r = 0; r < in->n; r++) in->reqs[r].arrival_ns = 0;
     if (o->target_rate_micro >= 0) return stretch_to_rate(t, o->target_rate_micro);
     if (o->time_scale_micro >= 0) return stretch(t, o->time_scale_micro, 1000000, "--time-scale");
-    return o->arrivals.rate_micro < 0 || draw_arrivals(o, in);
+    return true;
 }
 
 /* ---------------------------------------------------------------- rows again */
@@ -194,7 +195,9 @@ static bool load_trace(const fragsim_options *o, fragsim_report *report, fragsim
                                 o->command == FRAGSIM_INSPECT ? "" : ", or --repeat");
     if (o->command == FRAGSIM_INSPECT || o->command == FRAGSIM_CAPACITY) return true;
     if (!arrange_arrivals(o, out)) return false;
-    return o->num_prompts <= out->n || repeat_rows(o, out, o->num_prompts);
+    if (o->num_prompts > out->n && !repeat_rows(o, out, o->num_prompts)) return false;
+    /* after the repetition: each pass has arrivals of its own */
+    return o->arrivals.rate_micro < 0 || draw_arrivals(o, out);
 }
 
 /* ---------------------------------------------------------------- drawn */

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #define GIB (INT64_C(1) << 30)
+/* Shapes that pkv_sim_arrivals takes, in millionths. */
+#define LEAST_BURSTINESS INT64_C(15625)
+#define MOST_BURSTINESS INT64_C(1000000000000)
 #define USUAL_SWAP_SPACE (4 * GIB) /* as vLLM's --swap-space */
 
 /* ---------------------------------------------------------------- choose one */
@@ -92,13 +95,28 @@ static bool names_dimensions(const fragsim_options *o)
     return fragsim_given(o, "--layers") && fragsim_given(o, "--kv-heads") &&
            fragsim_given(o, "--head-dim");
 }
+static bool is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+/* The JSON does not take the table's place. */
+static bool keeps_json_away(const fragsim_options *o)
+{
+    return !is_stdout(o->json_path);
+}
+/* And nothing else does. */
+static bool leaves_stdout(const fragsim_options *o)
+{
+    return keeps_json_away(o) && !is_stdout(o->csv_path) && !is_stdout(o->series_path) &&
+           !is_stdout(o->events_path) && !is_stdout(o->svg_path) && !is_stdout(o->html_path);
+}
 static bool shows_external(const fragsim_options *o)
 {
-    return !o->quiet || o->svg_path || o->html_path;
+    return (!o->quiet && leaves_stdout(o)) || o->svg_path || o->html_path;
 }
-static bool prints_table(const fragsim_options *o)
+static bool keeps_json_away_or_draws(const fragsim_options *o)
 {
-    return !o->json_path || strcmp(o->json_path, "-") != 0;
+    return keeps_json_away(o) || o->svg_path || o->html_path;
 }
 static bool has_series(const fragsim_options *o)
 {
@@ -138,10 +156,14 @@ static const struct {
     { "--layers", names_dimensions, "needs --kv-heads and --head-dim beside it" },
     { "--kv-heads", names_dimensions, "needs --layers and --head-dim beside it" },
     { "--head-dim", names_dimensions, "needs --layers and --kv-heads beside it" },
-    { "--paper-accounting", shows_external, "has no use with --quiet and without --svg or --html" },
-    { "--paper-accounting", prints_table, "has no use with --json -, which has every part anyway" },
-    { "--width", prints_table, "has no use with --json -, which prints no table" },
-    { "--repro-command", prints_table, "has no use with --json -, which has it as repro_command" },
+    { "--paper-accounting", keeps_json_away_or_draws,
+      "has no use with --json -, which has every part anyway" },
+    { "--paper-accounting", shows_external, "has no use without a table, --svg or --html" },
+    { "--width", leaves_stdout, "has no use where a file goes to stdout, which prints no table" },
+    { "--repro-command", keeps_json_away,
+      "has no use with --json -, which has it as repro_command" },
+    { "--repro-command", leaves_stdout,
+      "would be mixed with the file that goes to stdout; JSON and HTML have the line anyway" },
     { "--sample-interval", has_series, "needs --timeseries, --svg or --html" },
 };
 
@@ -349,13 +371,22 @@ static bool check_batched_tokens(const fragsim_options *o)
                             c->max_batched_tokens, c->max_model_len);
 }
 
+static bool resolve_burstiness(fragsim_options *o)
+{
+    const int64_t shape = o->arrivals.burstiness_micro;
+    if (!fragsim_given(o, "--burstiness")) return true;
+    o->arrivals.kind = PKV_SIM_ARRIVAL_GAMMA;
+    if (shape >= LEAST_BURSTINESS && shape <= MOST_BURSTINESS) return true;
+    return fragsim_complain("--burstiness: from 0.015625 to 1000000; 1 is poisson, less is "
+                            "burstier");
+}
+
 bool fragsim_options_resolve(fragsim_options *o)
 {
-    if (fragsim_given(o, "--burstiness")) o->arrivals.kind = PKV_SIM_ARRIVAL_GAMMA;
     if (o->threads == 0) {
         const long n = sysconf(_SC_NPROCESSORS_ONLN);
         o->threads = n < 1 ? 1 : n > FRAGSIM_MAX_THREADS ? FRAGSIM_MAX_THREADS : (int)n;
     }
-    return resolve_policies(o) && check_policies(o) && resolve_model(o) && resolve_pool(o) &&
-           check_batched_tokens(o);
+    return resolve_burstiness(o) && resolve_policies(o) && check_policies(o) && resolve_model(o) &&
+           resolve_pool(o) && check_batched_tokens(o);
 }

@@ -357,12 +357,12 @@ bool fragsim_set_slo(fragsim_options *o, const fragsim_option *row, const char *
         bool known = false, exact;
         for (size_t k = 0; k < 3; k++) {
             const size_t key = strlen(keys[k].key);
-            if (len <= key || strncmp(at, keys[k].key, key) != 0) continue;
+            if (len <= key || strncmp(at, keys[k].key, key) != 0 || *keys[k].ns > 0) continue;
             known = fragsim_parse_time(at + key, len - key, keys[k].ns, &exact) && *keys[k].ns > 0;
         }
         if (!known)
-            return fragsim_complain("%s: '%s' is not a list of ttft=TIME, tpot=TIME and norm=TIME "
-                                    "with times above 0, as in ttft=1s,tpot=200ms",
+            return fragsim_complain("%s: '%s' is not a list of ttft=TIME, tpot=TIME and norm=TIME, "
+                                    "each once, with times above 0, as in ttft=1s,tpot=200ms",
                                     row->name, v);
         at = at[len] ? at + len + 1 : NULL;
     }

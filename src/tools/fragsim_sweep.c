@@ -309,8 +309,9 @@ static bool write_sweep(const fragsim_sweep_report *report)
     if (!fragsim_outputs_put(outputs, sizeof(outputs) / sizeof(outputs[0]), report, &files,
                              &on_stdout))
         return false;
-    if (!on_stdout && !o->quiet) {
-        fragsim_print_sweep(stdout, report);
+    if (!on_stdout) {
+        if (!o->quiet) fragsim_print_sweep(stdout, report);
+        else if (o->print_repro) printf("%s\n", o->repro);
         if (fflush(stdout) != 0 || ferror(stdout)) {
             fragsim_complain("stdout: writing failed: %s", strerror(errno));
             fragsim_files_drop(&files);

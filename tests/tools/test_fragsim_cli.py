@@ -205,6 +205,10 @@ def test_output_files(folder):
         with open("/dev/full", "w") as full:
             code, _, err = run(*small, stdout=full)
         expect(code == 2 and "stdout: writing failed" in err, "a full disk under stdout")
+        for args in (("--help",), ("--version",), ("run", "--help")):
+            with open("/dev/full", "w") as full:
+                code, _, err = run(*args, stdout=full)
+            expect(code == 2 and "stdout: writing failed" in err, f"a full disk under {args}")
     code, _, err = run(*small, "--json", "out.json", cwd=folder, before=forbid_large_files)
     expect(code == 2 and "out.json: cannot be written: File too large" in err, "a disk that fills up")
     expect(list(folder.iterdir()) == [], "a file was left behind")

@@ -197,6 +197,11 @@ def test_capacity_by_hand():
     for o, n in ((64, 1000 // 164), (65, 1000 // 228), (1, 1000 // 101)):
         row = report("capacity", "--lengths", f"fixed:100,{o}", *power)["full_length"][0]
         expect(row["least"] == row["most"] == n, f"an output of {o}: {row}")
+    # 100 slots are never enough for 200 tokens; 200 are
+    for slots, n in (("100", 0), ("199", 0), ("200", 5)):
+        code, out, _ = run(*args, "--policy", f"orca-real:max_tokens={slots}", "--json", "-")
+        row = json.loads(out)["full_length"][0]
+        expect(code == (0 if n else 1) and row["most"] == n, f"orca-real of {slots} slots: {row}")
     kept = report(*args, "--watermark", "0.1")["block"]
     expect(kept["watermark_tokens"] == 6 * 16, "floor(6.2) blocks")
     close(kept["watermark_batch"], 96 / 158, "requests that the watermark costs")
@@ -215,6 +220,10 @@ def test_capacity_of_mixed_lengths():
     close(row["mean_requests"], 5 / 3, "mean")
     close(row["token"], (40 + 50 + 50) / 3 / 64, "tokens")
     expect("1 of 7 requests are longer than --max-model-len 64" in got["notes"][0], str(got["notes"]))
+    code, out, err = run(*args[:-1], "pow2:ideal", "--zero-output", "keep", "--json", "-", 
+                         stdin="input,output\n32,0\n32,0\n32,0\n")
+    row = json.loads(out)["full_length"][0]
+    expect(code == 0 and row["most"] == 2, f"no output takes no slot: {row} {err}")
     refused_code, _, err = run("capacity", "--lengths", "fixed:100,100", "--max-model-len", "100")
     expect(refused_code == 1 and "no request fits" in err, err)
 
@@ -285,6 +294,10 @@ def test_rows_again(folder):
     got = report(*args, "--max-requests", "2", "--num-prompts", "5", "--repeat", cwd=folder)
     # rows at 0 and 1 s, a gap of 1 s, so passes begin at 0, 2 and 4 s
     expect(got["requests"]["n"] == 5 and got["requests"]["span_ns"] == 4 * SECOND, "of two rows only")
+    (folder / "one.csv").write_text("num_prefill_tokens,num_decode_tokens\n10,2\n")
+    args = ("run", "--trace", "one.csv", "--policy", "paged", "--request-rate", "5", "--num-prompts", "11")
+    got = report(*args, "--repeat", "--arrival", "constant", cwd=folder)
+    expect(got["requests"]["span_ns"] == 2 * SECOND, "arrivals of all passes are drawn: ten gaps of 0.2 s")
     ids = "".join(f'{{"timestamp": {1000 * k}, "input_length": 1024, "output_length": 1, "hash_ids": [{k}, 7]}}\n'
                   for k in range(3))
     (folder / "t.jsonl").write_text(ids)
@@ -464,6 +477,13 @@ RUN_REFUSALS = (
     ("needs --timeseries", ("--sample-interval", "1")),
     ("without a table", ("--quiet", "--width", "80")),
     ("prints no table", ("--json", "-", "--width", "80")),
+    ("prints no table", ("--csv", "-", "--width", "80")),
+    ("without a table", ("--events", "-", "--paper-accounting")),
+    ("has it as repro_command", ("--json", "-", "--repro-command")),
+    ("goes to stdout", ("--csv", "-", "--repro-command")),
+    ("from 0.015625", ("--burstiness", "0.0156")),
+    ("from 0.015625", ("--burstiness", "1000001")),
+    ("each once", ("--slo", "ttft=1,ttft=2")),
     ("has every part anyway", ("--json", "-", "--paper-accounting")),
     ("both are written to 'a'", ("--json", "a", "--csv", "a")),
     ("given twice", ("--seed", "1", "--seed", "2")),

@@ -195,6 +195,8 @@ def test_quiet():
     args = ("run", "--num-prompts", "5", "--quiet")
     expect(good(*args) == "", "--quiet prints")
     expect(good(*args, "--repro-command").endswith("--quiet --repro-command\n"), "just the line")
+    swept = good("sweep", "--num-prompts", "5", "--request-rate", "1,2", "--quiet", "--repro-command")
+    expect(swept.endswith("--quiet --repro-command\n") and swept.count("\n") == 1, "just the line of a sweep")
     expect(good("capacity", "--quiet") == "", "capacity --quiet prints")
     code, out, err = run("capacity", "--json", "-")
     expect(code == 0 and json.loads(out)["schema"] == "pkv-fragsim/capacity", err)
