@@ -56,5 +56,9 @@ bool fragsim_model_bytes(const fragsim_model *m, int64_t *token_bytes, int64_t *
                                 (long long)(tensor_bits / 8));
     *tensor_bytes = tensor_bits / 8;
     *token_bytes = 2 * m->layers * *tensor_bytes * workers; /* < 2^1 * 2^16 * 2^31 * 2^10 */
+    if (*token_bytes > INT32_MAX)
+        return fragsim_complain("--layers, --kv-heads and --head-dim: a token of %lld bytes is too "
+                                "large; at most 2^31-1",
+                                (long long)*token_bytes);
     return true;
 }

@@ -104,6 +104,8 @@ def test_bytes_of_models():
     expect(given["kv_bytes_per_token"] == 2 * 3 * 5 * 7 and given["model"]["name"] is None, "by numbers")
     refused("'gpt-5' is not one of opt-13b, ", "capacity", "--model", "gpt-5")
     refused("3 workers cannot share 8 KV heads", "run", "--model", "llama-3-8b", "--tensor-parallel", "3")
+    refused("a token of 2147483648 bytes is too large", "run", "--layers", "1", "--kv-heads", "65536",
+            "--head-dim", "8192")
     refused("no whole number of bytes", "run", "--layers", "1", "--kv-heads", "1", "--head-dim", "1",
             "--kv-dtype", "int4")
 
@@ -220,7 +222,7 @@ def test_capacity_of_mixed_lengths():
     close(row["mean_requests"], 5 / 3, "mean")
     close(row["token"], (40 + 50 + 50) / 3 / 64, "tokens")
     expect("1 of 7 requests are longer than --max-model-len 64" in got["notes"][0], str(got["notes"]))
-    code, out, err = run(*args[:-1], "pow2:ideal", "--zero-output", "keep", "--json", "-", 
+    code, out, err = run(*args[:-1], "pow2:ideal", "--zero-output", "keep", "--json", "-",
                          stdin="input,output\n32,0\n32,0\n32,0\n")
     row = json.loads(out)["full_length"][0]
     expect(code == 0 and row["most"] == 2, f"no output takes no slot: {row} {err}")
