@@ -79,9 +79,14 @@ static int run_loaded(fragsim_report *rep)
 {
     const fragsim_options *opts = rep->opts;
     pkv_sim_config cfg = opts->sim;
-    for (int k = 0; k < opts->n_policies; k++)
-        if (opts->policies[k].kind == PKV_SIM_PAGED && !cfg.policy.prefix)
-            cfg.policy = opts->policies[k];
+    bool found = false;
+    /* the first that finds prefixes, else the first in blocks */
+    for (int k = 0; k < opts->n_policies; k++) {
+        const pkv_sim_policy *p = &opts->policies[k];
+        if (p->kind != PKV_SIM_PAGED || (found && (cfg.policy.prefix || !p->prefix))) continue;
+        cfg.policy = *p;
+        found = true;
+    }
     if (cfg.policy.block_tokens > cfg.pool_tokens) cfg.policy.block_tokens = cfg.pool_tokens;
     rep->forms = (pkv_sim_forms)PKV_SIM_FORMS_INIT;
     const pkv_status forms =

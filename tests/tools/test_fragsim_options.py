@@ -284,6 +284,14 @@ def test_lengths_of_a_file(folder):
     good("run", "--lengths", "weibull", "--num-prompts", "5", cwd=folder)
 
 
+def test_forms_of_the_first_in_blocks():
+    """With several paged policies the closed forms are those of the first one."""
+    args = ("run", "--lengths", "fixed:100,100", "--num-prompts", "9", "--kv-tokens", "1000", "--watermark", "0")
+    for first, other, batch in (("4", "64", 1000 / (149.5 + 2.5)), ("64", "4", 1000 / (149.5 + 32.5))):
+        got = report(*args, "--policy", f"paged:block={first}", "--policy", f"paged:block={other}")
+        close(got["closed_forms"]["paged_batch"], batch, f"blocks of {first} first")
+
+
 @in_folder
 def test_rows_again(folder):
     (folder / "t.csv").write_text(TIMED)
