@@ -14,7 +14,8 @@ extern "C" {
 typedef enum pkv_sim_event_kind {
     PKV_SIM_EVENT_ARRIVE = 0,
     PKV_SIM_EVENT_REJECT = 1,  /* can never fit */
-    PKV_SIM_EVENT_ADMIT = 2,   /* tokens: resident; cached: of them found */
+    PKV_SIM_EVENT_ADMIT = 2,   /* tokens: resident; cached: of them found. Also of a swapped one
+                                  whose share of the swap space was given up */
     PKV_SIM_EVENT_GROW = 3,    /* took room for its next tokens */
     PKV_SIM_EVENT_PREEMPT = 4, /* its room is given back, its tokens are computed again */
     PKV_SIM_EVENT_SWAP_OUT = 5,
@@ -135,6 +136,7 @@ typedef struct pkv_sim_result {
     int64_t waited_ns;     /* of the window: somebody waited while the step ran */
     int64_t end_ns;        /* last finish */
     int64_t n_requests, n_finished;
+    int64_t n_finished_window; /* of them, inside the window */
     int64_t n_too_long;     /* rejected at arrival: can never fit; finished + too_long = requests */
     int64_t first_too_long; /* index of the first of them, or -1 */
     int64_t n_steps;
@@ -172,7 +174,7 @@ typedef struct pkv_sim_result {
 #define PKV_SIM_RESULT_INIT                                                                        \
     {                                                                                              \
         sizeof(pkv_sim_result), (pkv_sim_window)0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, PKV_SIM_SPLIT_INIT, 0, 0, 0, 0, 0, PKV_SIM_HITS_INIT, 0, 0, 0, 0, 0, 0, 0, 0,       \
+            0, 0, PKV_SIM_SPLIT_INIT, 0, 0, 0, 0, 0, PKV_SIM_HITS_INIT, 0, 0, 0, 0, 0, 0, 0, 0,    \
             PKV_SIM_DIST_INIT, PKV_SIM_DIST_INIT, PKV_SIM_DIST_INIT, PKV_SIM_DIST_INIT,            \
             PKV_SIM_DIST_INIT                                                                      \
     }
@@ -191,6 +193,8 @@ typedef struct pkv_sim_forms {
     int64_t max_batch_buddy;   /* requests of max_model_len in the pool, buddy chunks */
     int64_t max_batch_ideal;   /* floor(C / M) */
     pkv_sim_split max_split;   /* of policy max on buddy; only the four parts are set */
+    int32_t block_tokens;      /* of the next two */
+    int32_t n_seqs;            /* of fork_saving */
     double oracle_ideal_batch; /* C / live_final: expected where contiguous chunks fill the pool */
     double paged_batch;        /* (C - watermark slots) / (live_tokens + (block_tokens + 1) / 2) */
     double paged_internal;     /* share of C */
@@ -198,7 +202,7 @@ typedef struct pkv_sim_forms {
 } pkv_sim_forms;
 #define PKV_SIM_FORMS_INIT                                                                         \
     {                                                                                              \
-        sizeof(pkv_sim_forms), 0, 0, 0, 0, 0, 0, 0, 0, PKV_SIM_SPLIT_INIT, 0, 0, 0, 0              \
+        sizeof(pkv_sim_forms), 0, 0, 0, 0, 0, 0, 0, 0, PKV_SIM_SPLIT_INIT, 0, 0, 0, 0, 0, 0        \
     }
 
 /* A cache that never evicts. */

@@ -76,6 +76,8 @@ pkv_status pkv_sim_closed_forms(const pkv_sim_config *cfg, const pkv_sim_request
     m->external = 1 - batch * limit / pool;
 
     out->oracle_ideal_batch = pool / out->live_final;
+    out->block_tokens = (int32_t)block;
+    out->n_seqs = pkv__sim_n_seqs(&cfg->policy);
     const int64_t usable = cfg->pool_tokens / block;
     const int64_t kept = usable * cfg->watermark_ppm / 1000000 * block;
     /* (B + 1) / 2 and not (B - 1) / 2: the slot of the step in progress is already taken. */
@@ -83,7 +85,7 @@ pkv_status pkv_sim_closed_forms(const pkv_sim_config *cfg, const pkv_sim_request
     out->paged_batch = (pool - (double)kept) / (out->live_tokens + spare);
     out->paged_internal = out->paged_batch * spare / pool;
 
-    const double n_seqs = pkv__sim_n_seqs(&cfg->policy);
+    const double n_seqs = out->n_seqs;
     out->fork_saving = (n_seqs - 1) * (double)s.shared / (n_seqs * (double)s.blocks);
     return PKV_OK;
 }

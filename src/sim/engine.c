@@ -88,6 +88,14 @@ pkv_status pkv__engine_make_room(pkv__sim_engine *e, int64_t r)
     return note_growth(e, r, held);
 }
 
+/* Does the step that ends now belong to the window? */
+static bool ends_in_window(const pkv__sim_engine *e)
+{
+    const pkv__sim_account *acc = &e->account;
+    if (acc->window == PKV_SIM_WINDOW_QUEUED) return e->queued;
+    return acc->window != PKV_SIM_WINDOW_ARRIVALS || e->now_ns <= acc->window_end_ns;
+}
+
 pkv_status pkv__engine_finish(pkv__sim_engine *e, int64_t r)
 {
     pkv__sim_req *q = &e->req[r];
@@ -96,6 +104,7 @@ pkv_status pkv__engine_finish(pkv__sim_engine *e, int64_t r)
     q->state = PKV__REQ_FINISHED;
     q->finish_ns = e->end_ns = e->now_ns;
     e->n_finished++;
+    if (ends_in_window(e)) e->n_finished_window++;
     e->epoch++;
     e->n_events++;
     e->generated_tokens += e->n_seqs * q->generated;

@@ -96,7 +96,7 @@ typedef struct pkv__sim_engine {
 
     pkv__sim_account account;
     int64_t end_ns; /* last finish */
-    int64_t n_finished, n_too_long, first_too_long;
+    int64_t n_finished, n_finished_window, n_too_long, first_too_long;
     int64_t n_events, n_admissions, n_preemptions, n_preempted_requests, n_swaps;
     int64_t generated_tokens, recomputed_tokens, max_queue, max_batch;
     int64_t move_ns, prefill_ns;

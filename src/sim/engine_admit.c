@@ -60,16 +60,32 @@ static pkv_status note_start(pkv__sim_engine *e, int64_t r, pkv_sim_event_kind k
     return check_policy(e);
 }
 
+/* All but `cached` of its tokens have to be computed. */
+static void note_admission(pkv__sim_engine *e, int64_t r, int32_t cached)
+{
+    pkv__sim_req *q = &e->req[r];
+    q->to_compute = tokens_to_compute(e, r, cached);
+    q->stalled =
+        e->reqs[r].output_tokens == 0 || q->to_compute > pkv__engine_chunk(e, q->to_compute);
+    if (q->was_admitted) e->recomputed_tokens += q->to_compute;
+    q->was_admitted = true;
+    e->n_admissions++;
+    e->account.started = true;
+}
+
 static pkv_status resume(pkv__sim_engine *e, int64_t r)
 {
     pkv__sim_req *q = &e->req[r];
     const int32_t u = pkv__engine_tokens_of(e, r);
-    const pkv_status status = e->ops->resume(e->policy, r, u, e->running.len == 0);
+    bool lost = false;
+    int32_t cached = 0;
+    const pkv_status status = e->ops->resume(e->policy, r, u, e->running.len == 0, &lost, &cached);
     if (status == PKV_E_NO_BLOCKS) q->refused_epoch = e->epoch;
     if (status != PKV_OK) return status;
+    if (lost) note_admission(e, r, cached);
     pkv__list_remove(e, &e->swapped, r);
     pkv__engine_start(e, r);
-    return note_start(e, r, PKV_SIM_EVENT_SWAP_IN, 0);
+    return note_start(e, r, lost ? PKV_SIM_EVENT_ADMIT : PKV_SIM_EVENT_SWAP_IN, cached);
 }
 
 static pkv_status admit(pkv__sim_engine *e, int64_t r)
@@ -80,13 +96,7 @@ static pkv_status admit(pkv__sim_engine *e, int64_t r)
     const pkv_status status = e->ops->admit(e->policy, r, u, e->running.len == 0, &cached);
     if (status == PKV_E_NO_BLOCKS) q->refused_epoch = e->epoch;
     if (status != PKV_OK) return status;
-    q->to_compute = tokens_to_compute(e, r, cached);
-    q->stalled =
-        e->reqs[r].output_tokens == 0 || q->to_compute > pkv__engine_chunk(e, q->to_compute);
-    if (q->was_admitted) e->recomputed_tokens += q->to_compute;
-    q->was_admitted = true;
-    e->n_admissions++;
-    e->account.started = true;
+    note_admission(e, r, cached);
     pkv__list_remove(e, &e->waiting, r);
     pkv__engine_start(e, r);
     return note_start(e, r, PKV_SIM_EVENT_ADMIT, cached);

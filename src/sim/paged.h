@@ -140,7 +140,8 @@ pkv_status pkv__paged_switch_beams(pkv__paged *p, pkv__paged_run *run, int32_t u
 /* ---------------------------------------------------------------- paged_swap.c */
 
 pkv_status pkv__paged_suspend(void *self, int64_t r, int32_t u);
-pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empty);
+pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empty, bool *lost,
+                             int32_t *cached);
 /* A swapped request keeps blocks in the pool that others shared when it was moved. Where not even a
  * lone request fits beside them, the latest arrival but `spared` gives its share and its swap space
  * up: it will be computed again. PKV_E_NO_BLOCKS: there is none such. */

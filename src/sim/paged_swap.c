@@ -102,17 +102,18 @@ static pkv_status bring_back(pkv__paged *p, pkv__paged_run *run)
     return differs(p, run, "from", n_moved, pkv__shadow_resume(&p->shadow, shadows, run->n_open));
 }
 
-pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empty)
+pkv_status pkv__paged_resume(void *self, int64_t r, int32_t u, bool pool_is_empty, bool *lost,
+                             int32_t *cached)
 {
     pkv__paged *p = self;
     pkv__paged_run *run = pkv__paged_run_of(p, r);
     const int32_t keep = pool_is_empty ? 0 : p->watermark;
     pkv_status status = PKV_OK;
-    if (run->n_open == 0) {
-        int32_t cached;
-        status = pkv__paged_start(p, run, u, keep, &cached);
+    *lost = run->n_open == 0;
+    if (*lost) {
+        status = pkv__paged_start(p, run, u, keep, cached);
         while (status == PKV_E_NO_BLOCKS && pool_is_empty && pkv__paged_give_up(p, r) == PKV_OK)
-            status = pkv__paged_start(p, run, u, keep, &cached);
+            status = pkv__paged_start(p, run, u, keep, cached);
     } else {
         while (run->n_host > pkv__paged_room(p) - keep) {
             if (!pool_is_empty) return PKV_E_NO_BLOCKS;

@@ -171,9 +171,11 @@ typedef struct pkv__sim_policy_ops {
     pkv_status (*grow)(void *self, int64_t r, int32_t u);
     pkv_status (*release)(void *self, int64_t r);
     /* Move a running request to the swap space, and back. PKV_E_NO_BLOCKS: no room there (suspend:
-     * the engine releases it instead), nothing changed. NULL: the policy never swaps. */
+     * the engine releases it instead), nothing changed. *lost: the policy had to give its share of
+     * the swap space up; it is admitted anew, with *cached as of admit. NULL: never swaps. */
     pkv_status (*suspend)(void *self, int64_t r, int32_t u);
-    pkv_status (*resume)(void *self, int64_t r, int32_t u, bool pool_is_empty);
+    pkv_status (*resume)(void *self, int64_t r, int32_t u, bool pool_is_empty, bool *lost,
+                         int32_t *cached);
     /* After grow at u: how many steps until grow has something to do again, >= 1. */
     int64_t (*leap_limit)(const void *self, int64_t r, int32_t u);
     /* Units that must be free before r is admitted (resumed) with u tokens, wherever they lie. */

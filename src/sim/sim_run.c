@@ -191,6 +191,7 @@ static pkv_status collect(const pkv__sim_engine *e, pkv_sim_result *out)
         .end_ns = e->end_ns,
         .n_requests = e->n,
         .n_finished = e->n_finished,
+        .n_finished_window = e->n_finished_window,
         .n_too_long = e->n_too_long,
         .first_too_long = e->first_too_long,
         .n_steps = e->n_steps,

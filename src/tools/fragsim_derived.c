@@ -52,7 +52,7 @@ static void derive_waste(const fragsim_job *job, fragsim_derived *d)
     const double pool_bytes = (double)job->cfg.pool_tokens * (double)job->cfg.kv_bytes_per_token;
     const double pool_byte_s = pool_bytes * ((double)r->window_ns / NS_PER_S);
     d->waste_byte_s = (1 - r->split.token) * pool_byte_s;
-    d->waste_byte_s_per_request = over(d->waste_byte_s, (double)r->n_finished);
+    d->waste_byte_s_per_request = over(d->waste_byte_s, (double)r->n_finished_window);
     d->waste_waited_byte_s = r->waste_waited * pool_byte_s;
 }
 

@@ -17,7 +17,7 @@ typedef struct fragsim_derived {
     double block_hit_rate;
     /* memory without tokens times time, in the window */
     double waste_byte_s;
-    double waste_byte_s_per_request; /* over all finished requests */
+    double waste_byte_s_per_request; /* over those finished in the window */
     double waste_waited_byte_s;      /* the part while somebody waited */
     /* paged: block tables with 4 bytes per entry */
     double table_entries; /* of all running sequences, mean over the window */

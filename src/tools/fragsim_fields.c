@@ -130,6 +130,7 @@ static void run_fields(const visitor *v, const pkv_sim_result *r)
     whole(v, "events", r->n_events);
     whole(v, "requests", r->n_requests);
     whole(v, "finished", r->n_finished);
+    whole(v, "finished_in_window", r->n_finished_window);
     whole(v, "too_long", r->n_too_long);
     whole_if(v, "first_too_long", r->first_too_long >= 0, r->first_too_long);
     whole(v, "admissions", r->n_admissions);

@@ -291,6 +291,8 @@ json_t *fragsim_json_forms(const pkv_sim_forms *f)
     fragsim_json_put(max, "external", fragsim_json_real(any, f->max_split.external));
     fragsim_json_put(o, "max_split", max);
     fragsim_json_put(o, "oracle_ideal_batch", fragsim_json_real(any, f->oracle_ideal_batch));
+    fragsim_json_put(o, "block_tokens", fragsim_json_whole(any, f->block_tokens));
+    fragsim_json_put(o, "sequences", fragsim_json_whole(any, f->n_seqs));
     fragsim_json_put(o, "paged_batch", fragsim_json_real(any, f->paged_batch));
     fragsim_json_put(o, "paged_internal", fragsim_json_real(any, f->paged_internal));
     fragsim_json_put(o, "fork_saving", fragsim_json_real(any, f->fork_saving));

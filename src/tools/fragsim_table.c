@@ -163,9 +163,9 @@ void fragsim_print_forms(FILE *out, const pkv_sim_forms *f, const char *title, i
     if (f->n == 0) return;
     snprintf(text, sizeof(text),
              "%s: a live request holds %.1f tokens and ends at %.1f; batch of max %lld (buddy) or "
-             "%lld (ideal), the best contiguous about %.1f, paged about %.1f",
+             "%lld (ideal), the best contiguous about %.1f, paged:block=%d about %.1f",
              title, f->live_tokens, f->live_final, (long long)f->max_batch_buddy,
-             (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->paged_batch);
+             (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->block_tokens, f->paged_batch);
     fputc('\n', out);
     fragsim_put_wrapped(out, text, 0, 0, width);
 }

@@ -130,8 +130,11 @@ static pkv_status fake_suspend(void *self, int64_t r, int32_t u)
     return fake_release(self, r);
 }
 
-static pkv_status fake_resume(void *self, int64_t r, int32_t u, bool pool_is_empty)
+static pkv_status fake_resume(void *self, int64_t r, int32_t u, bool pool_is_empty, bool *lost,
+                              int32_t *cached)
 {
+    *lost = false;
+    *cached = 0;
     fake_state *f = self;
     if (!take(f, r, u, pool_is_empty)) return PKV_E_NO_BLOCKS;
     f->swapped -= f->away[r];

@@ -151,11 +151,13 @@ static void let_in(play *y)
         const int64_t r = y->swapped[y->n_swapped - 1];
         const bool empty = y->n_running == 0;
         const bool given_up = pkv__paged_run_of(y->p, r)->n_open == 0;
-        const pkv_status status = ops->resume(y->p, r, resident(y, r), empty);
+        bool lost;
+        int32_t cached;
+        const pkv_status status = ops->resume(y->p, r, resident(y, r), empty, &lost, &cached);
         check(y);
         check_need(y, r, empty, status);
         if (status == PKV_E_NO_BLOCKS) break;
-        need(y, status == PKV_OK, "resume");
+        need(y, status == PKV_OK && lost == given_up, "resume");
         y->sum->given_up += given_up;
         y->n_swapped--;
         y->running[y->n_running++] = r;

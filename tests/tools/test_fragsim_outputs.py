@@ -180,7 +180,7 @@ def test_quotients():
         close(p["recomputed_share"], p["recomputed_tokens"] / p["generated_tokens"], "recomputed")
         waste = (1 - p["split"]["token"]) * c["kv_tokens"] * c["kv_bytes_per_token"] * p["window_ns"] / 1e9
         close(p["waste"]["byte_s"], waste, "byte-seconds")
-        close(p["waste"]["byte_s_per_finished"], waste / p["finished"], "per request")
+        close(p["waste"]["byte_s_per_finished"], waste / p["finished_in_window"], "per request")
         table = p["block_table"]
         if p["block_tokens"] is None:
             expect(all(v is None for v in table.values()), "a table without blocks")

@@ -5,6 +5,8 @@ usage: test_fragsim_watch.py PROGRAM
 """
 import csv
 import json
+import os
+import random
 import re
 import sys
 
@@ -222,6 +224,55 @@ def test_events_replay(folder):
             close(got["e2e"], p["e2e_s"]["mean"], "mean latency")
             expect(got["most_slots"] <= 2500, "more slots than the pool has")
         expect(preempted > 0 or "paged+swap" not in case, f"{case}: nobody was preempted")
+
+
+def shared_prompts(seed):
+    """Requests of which many begin alike, as JSON lines with 4 tokens per id."""
+    rng = random.Random(seed)
+    lines = []
+    for k in range(60):
+        n, family = rng.randint(11, 24), rng.randint(1, 3)
+        ids = [1000 * family + j for j in range(min(n, 14))] + [10**6 + 100 * k + j for j in range(n - 14)]
+        lines.append(json.dumps({"timestamp": k, "input_length": 4 * n, "output_length": rng.randint(1, 25),
+                                 "hash_ids": ids}))
+    return "\n".join(lines) + "\n"
+
+
+def computed_tokens(events):
+    """Tokens computed by one request. Who is put out in the step that it started in has computed nothing."""
+    total = pending = started = 0
+    for e in events:
+        if e["event"] == "admit":
+            pending = e["tokens"] - e["cached"]
+        if e["event"] in ("admit", "swap_in"):
+            started = e["step"]
+        elif e["event"] == "finish" or (e["event"] in ("preempt", "swap_out") and e["step"] > started):
+            total, pending = total + pending, 0
+    return total
+
+
+@in_folder
+def test_what_is_computed_takes_prefill_time(folder):
+    """Tokens that are not found are computed, also those of a request whose share of the swap space was
+    given up. At 1000 tokens per second each takes a million ns."""
+    seed, given_up = int(os.environ.get("PKV_SEED", "1")), 0
+    for case in range(seed, seed + 40):
+        (folder / "t").write_text(shared_prompts(case))
+        whole, _, events = watched(
+            folder, "--trace", "t", "--hash-block-size", "4", "--all-at-once", "--policy",
+            "paged+prefix+swap:block=4", "--num-blocks", "32", "--block-tokens", "4", "--max-model-len", "128",
+            "--watermark", "0", "--swap-space", "1GiB", "--prefill-rate", "1000", "--check")
+        p, = whole["policies"]
+        happened, = events.values()
+        admitted = [e for e in happened if e["event"] == "admit"]
+        again = sum(e["tokens"] - e["cached"] for e in admitted)
+        again -= sum({e["request"]: e["tokens"] - e["cached"] for e in reversed(admitted)}.values())
+        computed = sum(computed_tokens([e for e in happened if e["request"] == r]) for r in range(60))
+        expect(p["prefill_ns"] == 10**6 * computed, f"seed {case}: {p['prefill_ns']} ns for {computed} tokens")
+        expect(p["recomputed_tokens"] == again, f"seed {case}: computed again")
+        expect(p["admissions"] == len(admitted), f"seed {case}: admissions")
+        given_up += len(admitted) - 60
+    expect(given_up > 0, f"seed {seed}: nobody gave the swap space up")
 
 
 if __name__ == "__main__":
