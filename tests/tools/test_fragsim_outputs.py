@@ -98,7 +98,8 @@ def test_json_follows_its_schema(folder):
 
 
 # Fields of the library's structs under other names in the JSON; the rest has its own, or loses "n_".
-RENAMED = {"shortage": "short", "rounding": "rounding", "norm_s": "normalized_s_per_token",
+RENAMED = {"n_finished_window": "finished_in_window", "n_seqs": "sequences", "shortage": "short",
+           "rounding": "rounding", "norm_s": "normalized_s_per_token",
            "sharing_saving": "saving", "waste_waited": "waited_share", "pool_tokens": "kv_tokens",
            "watermark_ppm": "watermark", "step_base_ns": "base_ns", "step_per_seq_ns": "per_batch_ns",
            "step_per_token_ns": "per_token_ns", "admit_skip": "admit", "slo_ttft_ns": "ttft_ns",
