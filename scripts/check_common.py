@@ -19,6 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 C_SUFFIXES = (".c", ".h", ".inc", ".cpp")
 DATA_FOLDERS = ("corpus", "data")  # inputs of tests: any bytes are right there
 
+# Public headers of libpagedkv-model; all others are libpagedkv's.
+MODEL_HEADERS = ("include/pagedkv/tokenizer.h",)
+
 
 class Complaint(NamedTuple):
     path: str

@@ -15,6 +15,7 @@ MAY_INCLUDE = {
     "src/store/": ("include/", "src/common/"),
     "src/kernels/": ("include/", "src/common/"),
     "src/sim/": ("include/", "src/common/"),
+    "src/model/": ("include/", "src/common/"),
     "src/tools/": ("include/",),
     "bench/": ("include/",),
     "docs/examples/": ("include/",),

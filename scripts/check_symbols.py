@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the built library shows: the shared one exports exactly the functions that the public headers
-declare and that scripts/symbols.txt lists; no object holds a writable global.
+"""What the built libraries show: each shared one exports exactly the functions that its public headers
+declare and that its list in scripts/ has; no object holds a writable global.
 
 --build DIR   the build folder to look at (default build-gcc)
---update      write scripts/symbols.txt anew; look at the difference before it is committed
+--update      write the lists anew; look at the difference before it is committed
 """
 import re
 import shutil
@@ -12,7 +12,14 @@ import sys
 
 import check_common as common
 
-GOLDEN = "scripts/symbols.txt"
+# library: its list, and its headers; None: all that belong to no other
+LIBRARIES = {
+    "libpagedkv": ("scripts/symbols.txt", None),
+    "libpagedkv-model": ("scripts/symbols_model.txt", common.MODEL_HEADERS),
+}
+OPTIONAL = ("libpagedkv-model",)
+# where a build folder keeps them
+FOLDERS = ("", "src/model/")
 DECLARATION = re.compile(r"PKV_API\b[^;{}]*?\b(pkv_\w+)\s*\(")
 WRITABLE = re.compile(r"^(\.data(?!\.rel\.ro)|\.bss|\.tdata|\.tbss|\*COM\*)")
 
@@ -29,10 +36,12 @@ def exported(root, library):
     return sorted(line.split()[0] for line in lines)
 
 
-def declared(root):
+def declared(root, headers):
     names = set()
     for name in common.tree_files(root):
-        if name.startswith("include/") and name.endswith(".h"):
+        if not name.startswith("include/") or not name.endswith(".h"):
+            continue
+        if (name in common.MODEL_HEADERS) == (headers is not None):
             text = re.sub(r"/\*.*?\*/", "", (root / name).read_text(encoding="utf-8"), flags=re.S)
             names |= set(DECLARATION.findall(text))
     return names
@@ -62,30 +71,38 @@ def find(root, args):
     if args.sample:
         compile_sample(root)
     build = "build" if args.sample else args.build or "build-gcc"
-    if not (root / build / "libpagedkv.so").exists():
-        raise common.Skip(f"{build}/libpagedkv.so is not built (./dev check builds it)")
-    names = exported(root, f"{build}/libpagedkv.so")
-    if getattr(args, "update", False):
-        (root / GOLDEN).write_text("".join(f"{n}\n" for n in names))
-    golden = set(common.read_lines(root, GOLDEN))
-    for name in sorted(set(names) | golden | declared(root)):
+    for library, (golden, headers) in LIBRARIES.items():
+        stem = next((f"{build}/{f}{library}" for f in FOLDERS if (root / f"{build}/{f}{library}.so").exists()), None)
+        if stem:
+            yield from complaints_about(root, stem, golden, headers, getattr(args, "update", False))
+        elif library not in OPTIONAL:
+            raise common.Skip(f"{build}/{library}.so is not built (./dev check builds it)")
+
+
+def complaints_about(root, stem, golden_list, headers, update):
+    names = exported(root, f"{stem}.so")
+    if update:
+        (root / golden_list).write_text("".join(f"{n}\n" for n in names))
+    golden, public = set(common.read_lines(root, golden_list)), declared(root, headers)
+    for name in sorted(set(names) | golden | public):
         if not name.startswith("pkv_") or name.startswith("pkv__"):
-            yield common.Complaint(GOLDEN, 0, f"{name} is not pkv_*: hide it")
+            yield common.Complaint(golden_list, 0, f"{name} is not pkv_*: hide it")
         elif name not in names:
-            where = "a public header declares it" if name in declared(root) else f"{GOLDEN} lists it"
-            yield common.Complaint(GOLDEN, 0, f"{name} is not exported, but {where}")
+            where = "a public header declares it" if name in public else f"{golden_list} lists it"
+            yield common.Complaint(golden_list, 0, f"{name} is not exported, but {where}")
         elif name not in golden:
-            yield common.Complaint(GOLDEN, 0, f"{name} is exported and not listed: hide it, or "
+            yield common.Complaint(golden_list, 0, f"{name} is exported and not listed: hide it, or "
                                    "scripts/check_symbols.py --update")
-        elif name not in declared(root):
-            yield common.Complaint(GOLDEN, 0, f"{name} is exported, but no public header declares it")
-    for member, symbol, section in writable_globals(root, f"{build}/libpagedkv.a"):
+        elif name not in public:
+            yield common.Complaint(golden_list, 0, f"{name} is exported, but no public header declares it")
+    for member, symbol, section in writable_globals(root, f"{stem}.a"):
         yield common.Complaint(member, 0, f"{symbol} lies in {section}: no writable globals, hang "
                                "state on a handle or make it const")
 
 
 def notes(root):
-    yield f"{len(common.read_lines(root, GOLDEN))} functions exported"
+    for library, (golden, _) in LIBRARIES.items():
+        yield f"{library}: {len(common.read_lines(root, golden))} functions exported"
 
 
 def samples():
@@ -93,7 +110,7 @@ def samples():
     good = "int pkv_a(int a)\n{\n    static const char *const names[] = { \"a\" };\n    return names[0][a];\n}\n"
 
     def tree(code, golden="pkv_a\n"):
-        return {"include/p/a.h": header, "lib.c": code, GOLDEN: golden}
+        return {"include/p/a.h": header, "lib.c": code, "scripts/symbols.txt": golden}
 
     yield "one function", tree(good), False
     yield "foreign symbol", tree(good + "int helper(void)\n{\n    return 1;\n}\n"), True
@@ -107,7 +124,7 @@ def samples():
 
 def arguments(parser):
     parser.add_argument("--build", help="build folder, relative to the tree")
-    parser.add_argument("--update", action="store_true", help=f"write {GOLDEN} anew")
+    parser.add_argument("--update", action="store_true", help="write the lists anew")
 
 
 if __name__ == "__main__":
