@@ -14,8 +14,8 @@
 
 struct pkv__threads;
 
-/* W: [n][k] elements of `dtype` (PKV_F32 or PKV_BF16), row r at data + r * k elements; 64-byte
- * aligned; k is any number >= 1. Read only. */
+/* W: [n][k] elements of `dtype` (PKV_F32 or PKV_BF16), row r at data + r * k elements; aligned to
+ * one element, fastest at 64 bytes; k is any number >= 1. Read only. */
 typedef struct pkv__matrix {
     const void *data;
     pkv_dtype dtype;
