@@ -20,11 +20,12 @@ typedef enum pkv__rope_kind {
 typedef struct pkv__rope_config {
     pkv__rope_kind kind;
     double theta, factor;
-    double low_freq_factor, high_freq_factor;      /* llama3 */
-    double beta_fast, beta_slow, attention_factor; /* yarn; attention_factor 0: from factor */
-    double mscale, mscale_all_dim;                 /* yarn */
-    int32_t original_context;                      /* llama3, yarn, longrope, dynamic */
-    int32_t n_short, n_long;                       /* longrope: entries of the two lists */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn */
+    double attention_factor;                  /* yarn, longrope: on cos and sin; 0: from factor */
+    double mscale, mscale_all_dim;            /* yarn; 0: not given */
+    int32_t original_context;                 /* llama3, yarn, longrope, dynamic */
+    int32_t n_short, n_long;                  /* longrope: entries of the two lists */
     double short_factor[256], long_factor[256];
     int32_t rotary_dim; /* <= head_dim, even */
 } pkv__rope_config;

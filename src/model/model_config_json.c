@@ -19,12 +19,15 @@ static pkv_status parse_object(const char *name, const char *text, size_t bytes,
                                const pkv_logger *log, json_t **out)
 {
     json_error_t error;
+    char shown[PKV__SHOWN];
     json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!object && json_error_code(&error) == json_error_out_of_memory) return PKV_E_NO_MEMORY;
+    if (!object)
+        return pkv__refuse(log, PKV_E_FORMAT, "%s: byte %d: not JSON: %s", name, error.position,
+                           pkv__shown(error.text, strlen(error.text), shown));
     if (!json_is_object(object)) {
-        const int at = object ? 0 : error.position;
         json_decref(object);
-        return pkv__refuse(log, PKV_E_FORMAT, "%s: byte %d: no JSON object", name, at);
+        return pkv__refuse(log, PKV_E_FORMAT, "%s: byte 0: no JSON object", name);
     }
     *out = object;
     return PKV_OK;

@@ -29,7 +29,7 @@ typedef struct pkv__tensor {
     pkv__tensor_type type;
     const char *type_name; /* as the format calls it */
     int32_t n_dims;        /* 1 .. 4 */
-    int64_t dims[4];       /* outermost first, row-major, whatever the file's convention */
+    int64_t dims[4];       /* outermost first, row-major, whatever the file's convention; then 1 */
     const uint8_t *data;   /* any alignment; owned by the file */
     size_t bytes;
 } pkv__tensor;
@@ -60,6 +60,7 @@ typedef struct pkv__tensor_file_config {
 } pkv__tensor_file_config;
 
 /* Open whichever format it is, by content. *out on success only.
+ *   PKV_E_INVALID_ARG a folder with several weight files: name one;
  *   PKV_E_IO cannot be read, or changed while it was being opened; PKV_E_FORMAT malformed, with
  * file and byte offset in the log; PKV_E_UNSUPPORTED a version or encoding; PKV_E_NO_MEMORY
  * O(header). */

@@ -212,7 +212,7 @@ static const struct {
     { "num_hidden_layers", "4294967301", PKV_E_FORMAT, "num_hidden_layers is 4294967301" },
     { "num_hidden_layers", "5.0", PKV_E_FORMAT, "num_hidden_layers is no whole number" },
     { "num_hidden_layers", "\"5\"", PKV_E_FORMAT, "num_hidden_layers is no whole number" },
-    { "num_hidden_layers", "99999999999999999999", PKV_E_FORMAT, "no JSON object" },
+    { "num_hidden_layers", "99999999999999999999", PKV_E_FORMAT, "not JSON: too big" },
     { "vocab_size", "16777217", PKV_E_FORMAT, "vocab_size is 16777217" },
     { "hidden_size", "63", PKV_E_FORMAT, "no multiple" },
     { "num_attention_heads", "7", PKV_E_FORMAT, "no multiple" },
@@ -318,7 +318,7 @@ static void files_that_disagree(void **state)
         NULL, PKV_E_FORMAT, "original_max_position_embeddings");
     expect_bad("{" BASE "}", "[]", PKV_E_FORMAT, "generation_config.json");
     expect_bad("{" BASE "}", "{\"eos_token_id\":\"2\"}", PKV_E_FORMAT, "generation_config.json");
-    expect_bad("{" BASE ",\"vocab_size\":512}", NULL, PKV_E_FORMAT, "no JSON object");
+    expect_bad("{" BASE ",\"vocab_size\":512}", NULL, PKV_E_FORMAT, "not JSON: duplicate");
     expect_bad("", NULL, PKV_E_FORMAT, "config.json");
     expect_bad("[]", NULL, PKV_E_FORMAT, "config.json");
 }

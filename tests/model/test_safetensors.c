@@ -1,6 +1,7 @@
 /* safetensors: what the format promises is read, everything else refused with file and place. */
 #include "model_test.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -425,11 +426,80 @@ static void a_file_that_changed(void **state)
     write_shard(folder, "other", SHARD_A, 8);
     char other[1024];
     snprintf(other, sizeof(other), "%s/other", folder);
+    const struct timespec times[2] = { { 0, UTIME_NOW }, { map.mtime_s, map.mtime_ns } };
+    assert_int_equal(utimensat(AT_FDCWD, other, times, 0), 0); /* of the same size and time */
     assert_int_equal(rename(other, path), 0);
     assert_int_equal(pkv__file_map_check(&map, &logger), PKV_E_IO);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(pkv__file_map_check(&map, &logger), PKV_E_IO);
     pkv__file_map_close(&map, NULL);
+    scratch_remove(folder);
+}
+
+/* Grows the file by a byte when memory is asked for. */
+typedef struct meddler {
+    const char *path;
+    long n_allocs, at;
+} meddler;
+
+static void *meddle_alloc(void *ctx, size_t n, size_t align)
+{
+    meddler *m = ctx;
+    if (m->n_allocs++ == m->at) {
+        FILE *file = fopen(m->path, "ab");
+        assert_non_null(file);
+        fputc('x', file);
+        fclose(file);
+    }
+    if (align < sizeof(void *)) align = sizeof(void *);
+    return aligned_alloc(align, (n + align - 1) / align * align);
+}
+
+static void meddle_free(void *ctx, void *ptr, size_t n)
+{
+    (void)ctx;
+    (void)n;
+    free(ptr);
+}
+
+static void a_file_still_being_written(void **state)
+{
+    (void)state;
+    char folder[512], path[1024];
+    scratch_folder(folder, sizeof(folder));
+    snprintf(path, sizeof(path), "%s/%s", folder, NAME);
+    for (long at = 2; at < 6; at++) { /* after it was opened: path, texts, tables */
+        last_log log;
+        meddler m = { path, 0, at };
+        pkv__tensor_file *file = NULL;
+        write_shard(folder, NAME, SHARD_A, 8);
+        const pkv__tensor_file_config cfg = { .path = path,
+                                              .log = log_to(&log),
+                                              .alloc = { meddle_alloc, meddle_free, &m } };
+        assert_int_equal(pkv__tensor_file_open(&cfg, &file), PKV_E_IO);
+        assert_non_null(strstr(log.text, "changed"));
+        assert_true(m.n_allocs > at);
+    }
+    scratch_remove(folder);
+}
+
+/* A file of holes: long, but nothing is read of it. */
+static void longest_header(void **state)
+{
+    (void)state;
+    char folder[512], path[1024];
+    last_log log;
+    const uint64_t length = 100000001;
+    bytes b = { 0 };
+    scratch_folder(folder, sizeof(folder));
+    snprintf(path, sizeof(path), "%s/%s", folder, NAME);
+    put_u64(&b, length);
+    put(&b, "{}", 2);
+    write_bytes(folder, NAME, b.data, b.n);
+    bytes_free(&b);
+    assert_int_equal(truncate(path, (off_t)length + 8), 0);
+    assert_int_equal(open_path(path, &log), PKV_E_FORMAT);
+    assert_non_null(strstr(log.text, "a header of 100000001 bytes"));
     scratch_remove(folder);
 }
 
@@ -463,6 +533,8 @@ int main(void)
         cmocka_unit_test(what_is_no_weight_file),
         cmocka_unit_test(which_file_of_a_folder),
         cmocka_unit_test(a_file_that_changed),
+        cmocka_unit_test(a_file_still_being_written),
+        cmocka_unit_test(longest_header),
         cmocka_unit_test(arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
