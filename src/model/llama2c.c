@@ -55,9 +55,10 @@ static pkv_status check_heads(const pkv__tensor_file *file, int32_t part, header
 {
     const int64_t *h = hd->h;
     if (h[DIM] % h[N_HEADS] != 0 || h[DIM] / h[N_HEADS] % 2 != 0)
-        return pkv__refuse_at(file, part, 4 * N_HEADS, PKV_E_FORMAT,
-                              "%lld heads do not cut dim %lld into even pieces",
-                              (long long)h[N_HEADS], (long long)h[DIM]);
+        return pkv__refuse_at(
+            file, part, 4 * N_HEADS, PKV_E_FORMAT,
+            "%lld heads do not cut dim %lld into even pieces; or no weight file at all",
+            (long long)h[N_HEADS], (long long)h[DIM]);
     if (h[N_HEADS] % h[N_KV_HEADS] != 0)
         return pkv__refuse_at(file, part, 4 * N_KV_HEADS, PKV_E_FORMAT,
                               "%lld heads are no multiple of %lld kv heads", (long long)h[N_HEADS],

@@ -247,6 +247,33 @@ static void reading_is_mapping(void **state)
     assert_int_equal(memory.live_bytes, 0);
 }
 
+/* Vocabularies that other programs wrote: no tensors, long lists, architectures that are not ours.
+ */
+static void vocabularies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *architecture;
+        uint64_t n_tokens;
+    } files[] = { { "tokenizers/llamacpp-suite/ggml-vocab-gpt-2.gguf", "gpt2", 50257 },
+                  { "tokenizers/llamacpp-suite/ggml-vocab-phi-3.gguf", "phi3", 32064 } };
+    for (size_t k = 0; k < PKV_ARRAY_LEN(files); k++) {
+        char path[1024];
+        last_log log;
+        const pkv_logger logger = log_to(&log);
+        pkv__meta_array list;
+        pkv__model_config c;
+        shared_path(files[k].name, path, sizeof(path));
+        pkv__tensor_file *file = open_good(path);
+        assert_int_equal(pkv__tensor_file_count(file), 0);
+        assert_true(pkv__tensor_file_array(file, "tokenizer.ggml.tokens", &list));
+        assert_int_equal(list.n, files[k].n_tokens);
+        assert_int_equal(pkv__model_config_read(path, file, &logger, NULL, &c), PKV_E_UNSUPPORTED);
+        assert_non_null(strstr(log.text, files[k].architecture));
+        pkv__tensor_file_close(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +283,7 @@ int main(void)
         cmocka_unit_test(config_is_the_same),
         cmocka_unit_test(folder_means_safetensors),
         cmocka_unit_test(reading_is_mapping),
+        cmocka_unit_test(vocabularies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
