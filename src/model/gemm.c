@@ -24,20 +24,7 @@ const pkv__gemm_ops *pkv__gemm_find(pkv_isa isa)
 {
     if (isa == PKV_ISA_BEST) isa = pkv_isa_detect();
     if (pkv_isa_check(isa, NULL) != PKV_OK) return NULL;
-    switch (isa) {
-#if PKV_HAVE_AVX512
-    case PKV_ISA_AMX:
-    case PKV_ISA_AVX512BF16:
-    case PKV_ISA_AVX512:
-        return &pkv__gemm_avx512;
-#endif
-#if PKV_HAVE_AVX2
-    case PKV_ISA_AVX2:
-        return &pkv__gemm_avx2;
-#endif
-    default:
-        return &pkv__gemm_scalar; /* the same bits */
-    }
+    return &pkv__gemm_scalar; /* the same bits at every level */
 }
 
 typedef struct product {
