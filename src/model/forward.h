@@ -39,12 +39,16 @@ typedef struct pkv__weights {
 
 /* Find every tensor by the names of its format, check every shape, convert what has to be: dtype
  * PKV_F32 or PKV_BF16 is how matrices are kept (rounded to nearest even); q/k rows are permuted
- * where the file is for interleaved pairs; a head in the file wins over tied_head. The weights take
- * `file` over on success. PKV_E_FORMAT: a tensor is missing or has another shape, by name. */
+ * where the file is for interleaved pairs; a head in the file wins over tied_head, and where there
+ * is none the embedding is taken, with a warning if the configuration says otherwise. The weights
+ * take `file` over on success. Errors name the tensor: PKV_E_FORMAT, one is missing or has another
+ * shape; PKV_E_UNSUPPORTED, a type that cannot be read, or a bias; PKV_E_INVALID_ARG, another
+ * dtype; PKV_E_NO_MEMORY. */
 PKV_NODISCARD pkv_status pkv__weights_load(const pkv__model_config *config, pkv__tensor_file *file,
                                            pkv_dtype dtype, const pkv_logger *log,
                                            const pkv_allocator *alloc, pkv__weights *out);
-/* Weights of these dimensions drawn from a seed, for measurements; no file. */
+/* Weights of these dimensions drawn from a seed, for measurements; no file. Matrices have mean 0
+ * and variance 1 / k, norms are around 1. */
 PKV_NODISCARD pkv_status pkv__weights_random(const pkv__model_config *config, uint64_t seed,
                                              pkv_dtype dtype, const pkv_allocator *alloc,
                                              pkv__weights *out);
@@ -82,12 +86,17 @@ typedef struct pkv__forward_config {
 } pkv__forward_config;
 
 typedef struct pkv__forward pkv__forward;
+/* PKV_E_INVALID_ARG: no weights or nothing to size for; PKV_E_UNSUPPORTED: a level that is not
+ * here, or heads that attention has no kernel for; PKV_E_NO_MEMORY. Weights, backend and threads
+ * outlive the handle. */
 PKV_NODISCARD pkv_status pkv__forward_create(const pkv__forward_config *cfg, pkv__forward **out);
 void pkv__forward_destroy(pkv__forward *fwd);
 
 /* One pass. k_views, v_views: [n_layers] of a store, or of any pool. logits: [n_logit_rows][vocab].
  * PKV_E_INVALID_ARG: a token outside the vocabulary, a position outside the table, more than was
- * sized for, or what the kernels refuse. Nothing is allocated. One call at a time. */
+ * sized for, or what the kernels refuse; logits are then untouched, slots of the batch may be
+ * written. Nothing is allocated. One call at a time. A token's logits have the same bits whatever
+ * else is in the pass, however its sequence was cut into passes, and wherever its blocks lie. */
 PKV_NODISCARD pkv_status pkv__forward_run(pkv__forward *fwd, const pkv__batch *batch,
                                           pkv_kv_view *k_views, pkv_kv_view *v_views,
                                           float *logits);
