@@ -2,9 +2,8 @@
  * k, so that no cut changes a bit:
  *
  *              rows of W
- *             | t0 | t1 | t2 |      row_step: for a read of W that ends in few pieces, and in
- *   rows of x | t3 | t4 | t5 |                as many tasks as let threads of unequal speed even
- * out
+ *             | t0 | t1 | t2 |
+ *   rows of x | t3 | t4 | t5 |
  */
 #include "model/gemm_levels.h"
 
@@ -13,9 +12,11 @@
 /* Tasks along W: a few for each of the threads of a machine, each long beside the 100 ns that it
  * costs to take one. */
 #define MAX_TASKS_N 64
-/* Rows of W in a task are a multiple: of no tile's rows more than a few are left over. */
+/* Rows of W in a task are a multiple of this, a multiple of what each level's tiles take at once.
+ */
 #define ROW_STEP 24
-/* Rows of x in a task. Fewer would read W more often. */
+/* Rows of x in a task: with 2048 columns half of a second-level cache of 1 MiB. Fewer would read W
+ * more often. */
 #define ROWS_OF_X 64
 /* Multiply-adds below which a second thread costs more than it brings: about 5 us of one. */
 #define ALONE ((int64_t)64 << 10)
@@ -24,7 +25,20 @@ const pkv__gemm_ops *pkv__gemm_find(pkv_isa isa)
 {
     if (isa == PKV_ISA_BEST) isa = pkv_isa_detect();
     if (pkv_isa_check(isa, NULL) != PKV_OK) return NULL;
-    return &pkv__gemm_scalar; /* the same bits at every level */
+    switch (isa) {
+#if PKV_HAVE_AVX512
+    case PKV_ISA_AMX:
+    case PKV_ISA_AVX512BF16:
+    case PKV_ISA_AVX512:
+        return &pkv__gemm_avx512;
+#endif
+#if PKV_HAVE_AVX2
+    case PKV_ISA_AVX2:
+        return &pkv__gemm_avx2;
+#endif
+    default:
+        return &pkv__gemm_scalar; /* the same bits */
+    }
 }
 
 typedef struct product {
@@ -61,12 +75,13 @@ void pkv__gemm(const pkv__gemm_ops *ops, struct pkv__threads *threads, int32_t m
     PKV_ASSERT(w->dtype == PKV_F32 || w->dtype == PKV_BF16);
     product p = { ops, m, m, w->n, 1, x, ldx, w, y, ldy, add };
     if (m <= 0 || w->n <= 0) return;
+    p.rows_x = pkv__min_i32(m, ROWS_OF_X);
     if (!threads || (int64_t)m * w->n * w->k < ALONE) {
-        run_rectangle(&p, 0, m, 0, w->n);
+        p.rows_w = w->n;
+        pkv__parallel(NULL, pkv__ceil_div_i32(m, p.rows_x), run_task, &p);
         return;
     }
     const int32_t share = pkv__ceil_div_i32(w->n, MAX_TASKS_N);
-    p.rows_x = pkv__min_i32(m, ROWS_OF_X);
     p.rows_w = pkv__ceil_div_i32(share, ROW_STEP) * ROW_STEP;
     p.tasks_n = pkv__ceil_div_i32(w->n, p.rows_w);
     pkv__parallel(threads, p.tasks_n * pkv__ceil_div_i32(m, p.rows_x), run_task, &p);

@@ -4,6 +4,6 @@
 
 #include "model/gemm.h"
 
-extern const pkv__gemm_ops pkv__gemm_scalar;
+extern const pkv__gemm_ops pkv__gemm_scalar, pkv__gemm_avx2, pkv__gemm_avx512;
 
 #endif
