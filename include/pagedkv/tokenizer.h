@@ -22,7 +22,7 @@ typedef struct pkv_tokenizer pkv_tokenizer;
 typedef struct pkv_tokenizer_config {
     uint32_t struct_size;
     const char *path;     /* a file, or a folder that holds one:
-                               tokenizer.json      Hugging Face: PKV_E_UNSUPPORTED in this version
+                               tokenizer.json      Hugging Face, model BPE
                                *.tiktoken          lines of "base64 rank"
                                tokenizer.model, *.model, *.model.v1 and so on: SentencePiece
                                *.gguf              arrays tokenizer.ggml.*
@@ -75,8 +75,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_tokenizer_get_info(const pkv_tokenizer *tok
 #define PKV_TOK_PARSE_SPECIAL 2u /* names of special tokens in the text become these tokens */
 
 /* Encode n_bytes of text. *n is set to the number of ids, also where it exceeds `cap`, which is
- * PKV_E_LIMIT with ids[0 .. cap) untouched; n_bytes + 3 ids always suffice. text may be NULL with
- * 0. PKV_E_INVALID_ARG null, unknown flags, n_bytes > 2^30; PKV_E_NO_MEMORY O(n log n) in bytes,
+ * PKV_E_LIMIT with ids[0 .. cap) untouched; n_bytes + 3 ids always suffice, except where the file
+ * asks for NFC or NFKC, which can make a text longer. text may be NULL with 0.
+ * PKV_E_INVALID_ARG null, unknown flags, n_bytes > 2^30; PKV_E_NO_MEMORY. O(n log n) in bytes,
  * whatever the text. */
 PKV_API PKV_NODISCARD pkv_status pkv_tokenizer_encode(const pkv_tokenizer *tok, const char *text,
                                                       size_t n_bytes, uint32_t flags, int32_t *ids,
