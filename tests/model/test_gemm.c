@@ -219,6 +219,31 @@ static void rows_do_not_see_each_other(void **state)
     drop(&f);
 }
 
+/* Products too small for a float leave -0 in every partial sum, and lanes behind k must not turn it
+ * into 0. */
+static void minus_zero(void **state)
+{
+    (void)state;
+    float x[40], y[2];
+    uint16_t w16[2 * 40];
+    float w32[2 * 40];
+    for (int i = 0; i < 40; i++) x[i] = 0x1p-120f;
+    for (int i = 0; i < 2 * 40; i++) {
+        w32[i] = -0x1p-120f;
+        w16[i] = pkv__f32_to_bf16(w32[i]);
+    }
+    for (size_t l = 0; l < PKV_ARRAY_LEN(levels); l++)
+        for (int32_t k = 1; k <= 40; k++) {
+            const pkv__gemm_ops *ops = pkv__gemm_find(levels[l]);
+            const bool minus = k >= 16; /* below, some sums are still the 0 that they begin with */
+            if (!ops) continue;
+            ops->f32(1, 0, 2, k, x, 40, w32, y, 2, false);
+            assert_true(y[0] == 0 && !!signbit(y[0]) == minus && !!signbit(y[1]) == minus);
+            ops->bf16(1, 0, 2, k, x, 40, w16, y, 2, false);
+            assert_true(y[0] == 0 && !!signbit(y[0]) == minus && !!signbit(y[1]) == minus);
+        }
+}
+
 /* Rows [n0, n1) of W go to their own columns, and a NaN stays in its row and column. */
 static void parts_of_rows(void **state)
 {
@@ -257,6 +282,7 @@ int main(void)
         cmocka_unit_test(large_shapes),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(rows_do_not_see_each_other),
+        cmocka_unit_test(minus_zero),
         cmocka_unit_test(parts_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
