@@ -170,9 +170,10 @@ static void small_shapes(void **state)
 static void large_shapes(void **state)
 {
     (void)state;
-    static const int32_t shapes[][3] = { { 1, 300, 300 }, { 300, 7, 64 },   { 17, 129, 300 },
-                                         { 70, 61, 48 },  { 3, 257, 256 },  { 130, 40, 31 },
-                                         { 2, 24, 3000 }, { 40, 12, 2200 }, { 5, 1, 299 } };
+    static const int32_t shapes[][3] = { { 1, 300, 300 },  { 300, 7, 64 },   { 17, 129, 300 },
+                                         { 70, 61, 48 },   { 3, 257, 256 },  { 130, 40, 31 },
+                                         { 2, 24, 3000 },  { 40, 12, 2200 }, { 5, 1, 299 },
+                                         { 7, 100, 2900 }, { 6, 400, 400 } };
     pkv__rng rng;
     pkv__rng_init(&rng, first_seed(), 2, 0);
     for (size_t i = 0; i < PKV_ARRAY_LEN(shapes); i++) {
