@@ -3,6 +3,7 @@
 #include "model/tok_internal.h"
 
 #include <stdlib.h>
+#include <utf8proc.h>
 
 static int longest_first(const void *a, const void *b)
 {
@@ -45,9 +46,13 @@ static int32_t char_before(const uint8_t *text, size_t at, size_t *begin)
     return -1;
 }
 
+/* Letters, marks, digits, letter-like numbers and connectors, as \w of most expressions. */
 static bool is_word(int32_t cp)
 {
-    return cp == '_' || pkv__is_letter(cp) || pkv__is_number(cp);
+    if (cp < 0x80) return cp == '_' || pkv__is_letter(cp) || pkv__is_number(cp);
+    const utf8proc_category_t c = utf8proc_category(cp);
+    return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC ||
+           cp == 0x200C || cp == 0x200D;
 }
 
 static bool stands_alone(const uint8_t *text, size_t n, size_t begin, size_t end)

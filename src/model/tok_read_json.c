@@ -217,6 +217,19 @@ static pkv_status check_model(pkv_tokenizer *t, const json_t *model)
     return PKV_OK;
 }
 
+/* Whose id would count is not said by the file. */
+static pkv_status check_added(const pkv_tokenizer *t)
+{
+    for (size_t k = 0; k < t->n_pieces; k++) {
+        const pkv__piece *p = &t->pieces[k];
+        if (p->type != PKV__PIECE_CONTROL && p->type != PKV__PIECE_USER) continue;
+        if (pkv__tok_lookup(t, &t->normal, t->text + p->at, (size_t)p->bytes) >= 0)
+            return pkv__json_refuse(t, PKV_E_FORMAT, "added_tokens",
+                                    "one has another id in the vocabulary");
+    }
+    return PKV_OK;
+}
+
 static pkv_status read_root(pkv_tokenizer *t, json_t *root)
 {
     json_t *model = json_object_get(root, "model");
@@ -235,6 +248,7 @@ static pkv_status read_root(pkv_tokenizer *t, json_t *root)
     status = read_added(t, added, max_ids);
     if (status == PKV_OK) status = read_vocab(t, model, max_ids);
     if (status == PKV_OK) status = pkv__tok_index(t);
+    if (status == PKV_OK) status = check_added(t);
     if (status == PKV_OK) status = read_merges(t, json_object_get(model, "merges"));
     return status == PKV_OK ? pkv__json_read_template(t, root) : status;
 }

@@ -99,6 +99,8 @@ static void test_added(void **state)
     EXPECT_IDS(t, "wo", 0, 260);
     EXPECT_IDS(t, "two wo.", 0, 't', 'w', 'o', ' ', 260, '.');
     EXPECT_IDS(t, "wo_", 0, 'w', 'o', '_');
+    EXPECT_IDS(t, "wo\xCC\x81", 0, 'w', 'o', 0xCC, 0x81); /* a mark belongs to the word */
+    EXPECT_IDS(t, "wo\xC2\xBD", 0, 260, 0xC2, 0xBD);      /* a half does not */
     pkv_tokenizer_close(t);
     bytes_free(&b);
 }
@@ -201,6 +203,8 @@ static void test_refused(void **state)
         { "\"ab\":256", "[]", "", PRE ",\"post_processor\":{\"type\":\"BertProcessing\"}",
           "BertProcessing", PKV_E_UNSUPPORTED },
         { "\"ab\":256", "[]", "", PRE ",\"added_tokens\":[{\"id\":1}]", "content", PKV_E_FORMAT },
+        { "\"ab\":256", "[]", "", PRE ",\"added_tokens\":[" TOKEN("257", "ab", "false", "") "]",
+          "another id", PKV_E_FORMAT },
     };
     for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
         make_json(&b, cases[k].vocab, cases[k].merges, cases[k].model, cases[k].rest);

@@ -242,9 +242,19 @@ static void check_mistral(const char *name, int32_t n_ids, int32_t inst)
     pkv_tokenizer_close(t);
 }
 
+/* Ids by sentencepiece 0.2.3 (the Python package). */
+static void expect_hello(const char *name, int32_t hello, int32_t world)
+{
+    pkv_tokenizer *t = open_shared(name, NULL, 0);
+    EXPECT_IDS(t, "Hello world", PKV_TOK_ADD_SPECIAL, 1, hello, world);
+    pkv_tokenizer_close(t);
+}
+
 static void test_mistral(void **state)
 {
     (void)state;
+    expect_hello("tokenizers/mistral/tokenizer.model.v1", 22557, 1526);
+    expect_hello("tokenizers/mistral/mistral_instruct_tokenizer_240323.model.v3", 23325, 2294);
     check_mistral("tokenizers/mistral/tokenizer.model.v1", 32000, -1);
     check_mistral("tokenizers/mistral/mistral_instruct_tokenizer_240323.model.v3", 32768, 3);
 }
