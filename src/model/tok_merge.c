@@ -109,9 +109,10 @@ pkv_status pkv__merge(pkv__tok_work *w, const uint8_t *text)
         const pkv__tok_merge m = pop(w);
         const int32_t left = (int32_t)(uint32_t)m.key;
         pkv__tok_node *a = &w->nodes[left], *b = &w->nodes[m.right];
-        /* A node that was merged away has no bytes. */
-        if (a->bytes == 0 || b->bytes == 0 || a->next != m.right || a->bytes + b->bytes != m.bytes)
-            continue;
+        /* A node only grows by taking its neighbour, which then has no bytes; so the two of an
+         * entry are what they were if both have bytes and as many together. */
+        if (a->bytes == 0 || b->bytes == 0 || a->bytes + b->bytes != m.bytes) continue;
+        PKV_ASSERT(a->next == m.right);
         a->bytes += b->bytes;
         a->id = m.id;
         a->next = b->next;

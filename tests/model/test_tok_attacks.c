@@ -166,6 +166,18 @@ static void test_spm_lies(void **state)
     put(&b, huge, sizeof(huge)); /* a length of 2^64 - 1, negative to some */
     expect_spm(&b, PKV_E_FORMAT, "byte 1: a field of 18446744073709551615 bytes");
     b.n = 0;
+    put(&b,
+        "\x0A\x05\x0A\x01"
+        "a",
+        5); /* as long as the file, longer than what is left */
+    expect_spm(&b, PKV_E_FORMAT, "byte 1: a field of 5 bytes ends behind");
+    b.n = 0;
+    put(&b,
+        "\x0A\x04\x0A\x03"
+        "ab",
+        6); /* a text behind its piece */
+    expect_spm(&b, PKV_E_FORMAT, "byte 3: a field of 3 bytes ends behind");
+    b.n = 0;
     put(&b, "\x0B", 1); /* a group */
     expect_spm(&b, PKV_E_FORMAT, "wire type 3");
     b.n = 0;
