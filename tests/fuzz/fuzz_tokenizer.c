@@ -60,17 +60,38 @@ static void encode(const pkv_tokenizer *t, const uint8_t *text, size_t size, uin
     free(ids);
 }
 
+/* A file needs all 256 bytes; they are put before the lines of the input. */
+#define BYTE_LINE 9
+static uint8_t *with_bytes(const uint8_t *lines, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint8_t *file = malloc((size_t)256 * BYTE_LINE + n);
+    FUZZ_REQUIRE(file);
+    for (int b = 0; b < 256; b++) {
+        char line[BYTE_LINE + 1];
+        snprintf(line, sizeof(line), "%c%c== %03d\n", digits[b >> 2], digits[b << 4 & 63], b);
+        memcpy(file + (size_t)b * BYTE_LINE, line, BYTE_LINE);
+    }
+    if (n > 0) memcpy(file + (size_t)256 * BYTE_LINE, lines, n);
+    return file;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
     const char *name = names[data[0] % N_NAMES];
     const uint8_t *file = data + 1, *beside = NULL;
+    uint8_t *made = NULL;
     size_t n = size - 1, n_beside = 0;
     pkv_tokenizer *t = NULL;
     pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
     if (strcmp(name, "a.bin") == 0) cfg.vocab_size = 259 + data[0] / 7;
     if (strcmp(name, "a.tiktoken") == 0 || strcmp(name, "a") == 0)
         cfg.splitter = data[0] & 128 ? "llama3" : "gpt2";
+    if (strcmp(name, "a.tiktoken") == 0) {
+        file = made = with_bytes(file, n);
+        n += (size_t)256 * BYTE_LINE;
+    }
     if (strcmp(name, "vocab.bpe") == 0) { /* merges, a zero byte, encoder.json */
         beside = n > 0 ? memchr(file, 0, n) : NULL;
         if (!beside) return 0;
@@ -79,6 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         beside++;
     }
     const pkv_status status = pkv__tokenizer_open_memory(&cfg, name, file, n, beside, n_beside, &t);
+    free(made);
     FUZZ_REQUIRE(status == PKV_OK || status == PKV_E_FORMAT || status == PKV_E_UNSUPPORTED);
     if (status != PKV_OK) return 0;
     const size_t some = size < 4096 ? size : 4096;
@@ -109,8 +131,8 @@ const fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("\0" UNK PIECE_A PIECE_B PIECE_AB SETTINGS),
     FUZZ_SEED("\0" UNK "\x0A\x0C\x0A\x06<0x61>\x18\x06" PIECE_B SETTINGS),
     FUZZ_SEED("\0" SETTINGS UNK "\x0A\x07\x0A\x03<s>\x18\x03\x0A\x07\x0A\x03</s\x18\x04"),
-    FUZZ_SEED("\1IQ== 0\nIg== 1\nIyI= 2\n"),
-    FUZZ_SEED("\1IQ== 0\r\n\r\nIg== 7"),
+    FUZZ_SEED("\1YWI= 256\nYWFh 257\n\nYWE= 300\nICA= 301\nYWJh 302\naGU= 303\n"),
+    FUZZ_SEED("\6IQ== 0\r\n\r\nIg== 7"),
     FUZZ_SEED("\2GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
     FUZZ_SEED(JSON("")),
     FUZZ_SEED(JSON(",\"normalizer\":{\"type\":\"NFC\"},\"added_tokens\":[{\"id\":4,\"content\":"
