@@ -23,6 +23,7 @@ class Request:
         self.first_token = self.finish = None
         self.ran_ns = 0
         self.admitted = self.preempted = False
+        self.refused = -1  # what `returns` was when the policy had no room for it
 
     @property
     def u(self):
@@ -35,6 +36,7 @@ class Simulation:
         self.policy = make_policy(policy, self.cfg, requests, content)
         self.all = [Request(k, *r) for k, r in enumerate(requests)]
         self.now = self.steps = 0
+        self.returns = 0  # times that somebody gave room back
         self.coming = list(self.all)
         self.waiting, self.swapped, self.running, self.done, self.too_long = [], [], [], [], []
         self.count = dict.fromkeys(("admissions", "preemptions", "recomputed", "swaps", "max_queue", "max_batch",
@@ -99,11 +101,14 @@ class Simulation:
     def try_admit(self, r):
         if self.policy.closed():
             return False
+        if r.refused == self.returns:
+            return False  # it is the room that keeps it out, and there is not more of it
         if not self.passes_token_limit(r):
             self.over_limit.append(r)
             return False
         cached = self.policy.admit(r.index, r.u, not self.running)
         if cached is None:
+            r.refused = self.returns
             return False
         self.count_hits(r, cached)
         r.to_compute = max(1, r.u - cached)
@@ -153,6 +158,7 @@ class Simulation:
         self.running.remove(victim)
         self.count["preemptions"] += 1
         victim.preempted = True
+        self.returns += 1
         if self.policy.has_swap and self.policy.suspend(victim.index, victim.u):
             self.swapped.insert(0, victim)
             self.count["swaps"] += 1
@@ -232,6 +238,7 @@ class Simulation:
             self.running.remove(r)
             self.policy.release(r.index, r.u)
             self.done.append(r)
+            self.returns += 1
             self.next_client()
 
     def run(self):
