@@ -100,14 +100,9 @@ static bool content_valid(const pkv_sim_content *c, const pkv_sim_request *reqs,
     int64_t total = 0;
     if (c->block_tokens < 1 || (n > 0 && (!c->first || !c->n_ids))) return false;
     for (int64_t r = 0; r < n; r++) {
-        const int64_t i = reqs[r].prompt_tokens, n_ids = c->n_ids[r];
-        if (i < 1 || n_ids < 0 || n_ids > (i + c->block_tokens - 1) / c->block_tokens) return false;
-        if (n_ids > 0 && (!c->ids || c->first[r] < 0)) return false;
-        for (int64_t k = 0; k < n_ids; k++) {
-            const int32_t id = c->ids[c->first[r] + k];
-            if (id < 0 || id >= c->n_distinct) return false;
-        }
-        total += n_ids;
+        const int32_t prompt = reqs[r].prompt_tokens;
+        if (prompt < 1 || pkv__sim_check_ids(c, r, prompt, NULL) != PKV_OK) return false;
+        total += c->n_ids[r];
     }
     return total < INT32_MAX / 2;
 }

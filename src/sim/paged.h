@@ -86,8 +86,9 @@ typedef struct pkv__paged {
 
 /* ---------------------------------------------------------------- paged_content.c */
 
-/* PKV_E_INVALID_ARG unless ids suit the requests; PKV_E_LIMIT if the numbers run out. */
-pkv_status pkv__paged_check_content(const pkv__paged *p);
+/* PKV_E_LIMIT if the numbers for token ids run out. The content itself is checked with the config.
+ */
+pkv_status pkv__paged_check_token_ids(const pkv__paged *p);
 /* ids[0 .. upto - from) of tokens [from, upto) of request r's k-th sequence. */
 void pkv__paged_fill_ids(const pkv__paged *p, int64_t r, int32_t k, int32_t from, int32_t upto,
                          int32_t *ids);

@@ -1,35 +1,14 @@
 /* What prompts and outputs say, as token ids for the block manager, and what was found of them. */
 #include "sim/paged.h"
 
-pkv_status pkv__paged_check_content(const pkv__paged *p)
+pkv_status pkv__paged_check_token_ids(const pkv__paged *p)
 {
-    const pkv_sim_content *c = p->cfg->content;
-    const pkv_logger *log = &p->cfg->log;
-    const int64_t n_distinct = c ? c->n_distinct : 0;
-    if (c && (c->block_tokens < 1 || n_distinct < 0 || !c->first || !c->n_ids ||
-              (!c->ids && n_distinct > 0)))
-        return pkv__refuse(log, PKV_E_INVALID_ARG, "content: %d tokens per id, or a null array",
-                           c->block_tokens);
-    if (n_distinct + p->n * (1 + (int64_t)p->n_seqs) > INT32_MAX)
-        return pkv__refuse(log, PKV_E_LIMIT,
-                           "%lld content ids and %lld requests of %d sequences are more than 2^31 "
-                           "- 1 different tokens; use fewer requests",
-                           (long long)n_distinct, (long long)p->n, p->n_seqs);
-    for (int64_t r = 0; c && r < p->n; r++) {
-        const int32_t most = pkv__ceil_div_i32(p->reqs[r].prompt_tokens, c->block_tokens);
-        if (c->n_ids[r] < 0 || c->n_ids[r] > most || (c->n_ids[r] > 0 && c->first[r] < 0))
-            return pkv__refuse(log, PKV_E_INVALID_ARG,
-                               "request %lld: %d content ids of %d tokens, but a prompt of %d",
-                               (long long)r, c->n_ids[r], c->block_tokens,
-                               p->reqs[r].prompt_tokens);
-        const int32_t *ids = c->ids + c->first[r];
-        for (int32_t k = 0; k < c->n_ids[r]; k++)
-            if (ids[k] < 0 || ids[k] >= c->n_distinct)
-                return pkv__refuse(log, PKV_E_INVALID_ARG,
-                                   "request %lld: content id %d is not one of 0 .. %d",
-                                   (long long)r, ids[k], c->n_distinct - 1);
-    }
-    return PKV_OK;
+    const int64_t n_distinct = p->cfg->content ? p->cfg->content->n_distinct : 0;
+    if (n_distinct + p->n * (1 + (int64_t)p->n_seqs) <= INT32_MAX) return PKV_OK;
+    return pkv__refuse(&p->cfg->log, PKV_E_LIMIT,
+                       "%lld content ids and %lld requests of %d sequences are more than 2^31 "
+                       "- 1 different tokens; use fewer requests",
+                       (long long)n_distinct, (long long)p->n, p->n_seqs);
 }
 
 /* ids[from .. upto) = id; positions count from `origin`. */

@@ -159,7 +159,7 @@ static pkv_status paged_create(const pkv_sim_config *cfg, const pkv_sim_request 
     if (p->usable == INT32_MAX) p->usable--; /* the manager numbers them from 1, below 2^31 - 1 */
     p->watermark = (int32_t)((int64_t)p->usable * cfg->watermark_ppm / 1000000);
     measure(p);
-    pkv_status status = p->prefix ? pkv__paged_check_content(p) : PKV_OK;
+    pkv_status status = p->prefix ? pkv__paged_check_token_ids(p) : PKV_OK;
     if (status == PKV_OK) status = make_arrays(p);
     if (status == PKV_OK) status = make_manager(p);
     if (status == PKV_OK && cfg->check)

@@ -179,22 +179,22 @@ static pkv_status check_observer(const pkv_sim_config *cfg)
     return valid ? PKV_OK : PKV_E_INVALID_ARG;
 }
 
-static pkv_status check_ids(const pkv_sim_config *cfg, int64_t r, int32_t prompt_tokens)
+pkv_status pkv__sim_check_ids(const pkv_sim_content *c, int64_t r, int32_t prompt_tokens,
+                              const pkv_logger *log)
 {
-    const pkv_sim_content *c = cfg->content;
     const int32_t most = pkv__ceil_div_i32(prompt_tokens, c->block_tokens);
     if (c->n_ids[r] < 0 || c->n_ids[r] > most)
-        return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
                            "content: request %lld has %d ids, its %d prompt tokens have "
                            "room for %d of %d tokens",
                            (long long)r, c->n_ids[r], prompt_tokens, most, c->block_tokens);
     if (c->n_ids[r] > 0 && (!c->ids || c->first[r] < 0))
-        return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
-                           "content: the ids of request %lld are nowhere", (long long)r);
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "content: the ids of request %lld are nowhere",
+                           (long long)r);
     for (int64_t k = 0; k < c->n_ids[r]; k++) {
         const int32_t id = c->ids[c->first[r] + k];
         if (id < 0 || id >= c->n_distinct)
-            return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
+            return pkv__refuse(log, PKV_E_INVALID_ARG,
                                "content: id %d of request %lld, expected 0 .. %d", id, (long long)r,
                                c->n_distinct - 1);
     }
@@ -211,7 +211,7 @@ static pkv_status check_content(const pkv_sim_config *cfg, const pkv_sim_request
                            "1 and 0",
                            c->block_tokens, c->n_distinct);
     for (int64_t r = 0; r < n; r++) {
-        const pkv_status status = check_ids(cfg, r, reqs[r].prompt_tokens);
+        const pkv_status status = pkv__sim_check_ids(c, r, reqs[r].prompt_tokens, &cfg->log);
         if (status != PKV_OK) return status;
     }
     return PKV_OK;

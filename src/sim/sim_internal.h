@@ -23,6 +23,9 @@ __extension__ typedef __int128 pkv__i128;
 
 /* What every entry point that takes a config and requests refuses. */
 pkv_status pkv__sim_check_args(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n);
+/* Do the content ids of request r suit its prompt, and are they below n_distinct? */
+pkv_status pkv__sim_check_ids(const pkv_sim_content *content, int64_t r, int32_t prompt_tokens,
+                              const pkv_logger *log);
 /* Content that does not suit the requests, an observer without an interval. */
 pkv_status pkv__sim_check_extras(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n);
 
