@@ -2,6 +2,7 @@
  * Expected values are by hand, or from the definition written out. */
 #include "common/common.h"
 #include "common/philox.h"
+#include "miser.h"
 #include "pagedkv/sim.h"
 
 #include <math.h>
@@ -279,26 +280,6 @@ static void test_bound_against_definition(void **state)
         found_in_all += found;
     }
     assert_true(found_in_all > 10000);
-}
-
-typedef struct miser {
-    int left; /* allocations before it refuses */
-    int64_t bytes;
-} miser;
-
-static void *miser_alloc(void *ctx, size_t bytes, size_t align)
-{
-    miser *m = ctx;
-    if (m->left-- <= 0) return NULL;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    m->bytes += (int64_t)bytes;
-    return aligned_alloc(align, pkv__align_up(bytes, align));
-}
-
-static void miser_free(void *ctx, void *ptr, size_t bytes)
-{
-    ((miser *)ctx)->bytes -= (int64_t)bytes;
-    free(ptr);
 }
 
 /* 1000 prompts of one id each, all different: the table grows, and each growth may fail. */

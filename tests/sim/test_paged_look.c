@@ -1,6 +1,7 @@
 /* The paged policies from outside: maps of the pool slot by slot, samples that agree with them, and
  * memory that runs out at every allocation. */
 #include "common/philox.h"
+#include "miser.h"
 #include "sim/paged.h"
 
 #include <setjmp.h>
@@ -154,27 +155,6 @@ static void test_samples_are_maps(void **state)
 }
 
 /* ---------------------------------------------------------------- memory that runs out */
-
-typedef struct miser {
-    int left; /* allocations before it refuses */
-    int64_t bytes;
-} miser;
-
-static void *miser_alloc(void *ctx, size_t bytes, size_t align)
-{
-    miser *m = ctx;
-    if (m->left-- <= 0) return NULL;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    void *ptr = aligned_alloc(align, pkv__align_up(bytes, align));
-    if (ptr) m->bytes += (int64_t)bytes;
-    return ptr;
-}
-
-static void miser_free(void *ctx, void *ptr, size_t bytes)
-{
-    ((miser *)ctx)->bytes -= (int64_t)bytes;
-    free(ptr);
-}
 
 static void test_each_allocation_fails(void **state)
 {

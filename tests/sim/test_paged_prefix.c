@@ -1,4 +1,5 @@
 /* Prompts that are found in the cache: small cases by hand, laws, and a public trace of prompts. */
+#include "both_engines.h"
 #include "pagedkv/blockmgr_steps.h"
 #include "sim/paged.h"
 
@@ -43,21 +44,6 @@ static pkv_sim_config small_config(int32_t pool, const pkv_sim_content *content)
     return cfg;
 }
 
-static pkv_sim_result run(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n)
-{
-    pkv_sim_result res, naive;
-    memset(&res, 0, sizeof(res)); /* padding too, for the comparison */
-    memset(&naive, 0, sizeof(naive));
-    res.struct_size = naive.struct_size = sizeof(res);
-    pkv_sim_config c = *cfg;
-    c.engine = PKV_SIM_LEAP;
-    assert_int_equal(pkv_sim_run(&c, reqs, n, &res), PKV_OK);
-    c.engine = PKV_SIM_NAIVE;
-    assert_int_equal(pkv_sim_run(&c, reqs, n, &naive), PKV_OK);
-    assert_memory_equal(&res, &naive, sizeof(res));
-    return res;
-}
-
 /* ---------------------------------------------------------------- by hand */
 
 /* 6 blocks. Prompts of 4-token ids: A 0 1, B 0 1 2, C 0 1; outputs of 2, 1 and 1; C comes later.
@@ -75,7 +61,7 @@ static void test_by_hand(void **state)
     const pkv_sim_content content = { 4, 3, first, n_ids, ids };
     const pkv_sim_request reqs[] = { { 0, 8, 2 }, { 0, 12, 1 }, { 100, 8, 1 } };
     const pkv_sim_config cfg = small_config(24, &content);
-    const pkv_sim_result res = run(&cfg, reqs, 3);
+    const pkv_sim_result res = run_both(&cfg, reqs, 3);
     assert_int_equal(res.end_ns, 110);
     const pkv_sim_hits *h = &res.hits;
     assert_int_equal(h->prompt_tokens, 8 + 12 + 8);
@@ -103,7 +89,7 @@ static void test_tail_goes_first(void **state)
     const pkv_sim_content content = { 4, 3, first, n_ids, ids };
     const pkv_sim_request reqs[] = { { 0, 8, 1 }, { 100, 4, 1 }, { 200, 8, 1 } };
     const pkv_sim_config cfg = small_config(12, &content);
-    const pkv_sim_result res = run(&cfg, reqs, 3);
+    const pkv_sim_result res = run_both(&cfg, reqs, 3);
     assert_int_equal(res.hits.cached_tokens, 4);
 }
 
@@ -116,7 +102,7 @@ static void test_all_goes(void **state)
     const pkv_sim_content content = { 4, 4, first, n_ids, ids };
     const pkv_sim_request reqs[] = { { 0, 8, 1 }, { 100, 8, 1 }, { 200, 8, 1 } };
     const pkv_sim_config cfg = small_config(12, &content);
-    const pkv_sim_result res = run(&cfg, reqs, 3);
+    const pkv_sim_result res = run_both(&cfg, reqs, 3);
     assert_int_equal(res.hits.cached_tokens, 0);
 }
 
@@ -131,7 +117,7 @@ static void test_ids_across_blocks(void **state)
     const pkv_sim_content content = { 6, 3, first, n_ids, ids };
     const pkv_sim_request reqs[] = { { 0, 11, 1 }, { 0, 11, 1 }, { 0, 11, 1 }, { 0, 11, 1 } };
     const pkv_sim_config cfg = small_config(400, &content);
-    const pkv_sim_result res = run(&cfg, reqs, 4);
+    const pkv_sim_result res = run_both(&cfg, reqs, 4);
     assert_int_equal(res.hits.cached_tokens, 0 + 4 + 8 + 4);
 }
 
@@ -145,7 +131,7 @@ static void test_preempted_finds_itself(void **state)
     const pkv_sim_request reqs[] = { { 0, 4, 9 }, { 0, 4, 8 } };
     pkv_sim_config cfg = small_config(20, NULL);
     cfg.watermark_ppm = 200000;
-    const pkv_sim_result res = run(&cfg, reqs, 2);
+    const pkv_sim_result res = run_both(&cfg, reqs, 2);
     assert_int_equal(res.n_preemptions, 1);
     assert_int_equal(res.hits.cached_tokens, 0);
     assert_int_equal(res.hits.again_tokens, 8);
@@ -199,12 +185,12 @@ static void test_nothing_alike(void **state)
     cfg.check = true;
     cfg.pool_tokens = 60000;
     cfg.policy.prefix = true;
-    pkv_sim_result with = run(&cfg, reqs, N);
+    pkv_sim_result with = run_both(&cfg, reqs, N);
     assert_int_equal(with.hits.cached_tokens, 0);
     assert_true(with.hits.prompt_tokens > 0 && with.split.cached > 0.1);
     assert_int_equal(with.n_preemptions, 0);
     cfg.policy.prefix = false;
-    const pkv_sim_result without = run(&cfg, reqs, N);
+    const pkv_sim_result without = run_both(&cfg, reqs, N);
     with.hits = without.hits;
     with.split.cached = 0;
     assert_memory_equal(&with, &without, sizeof(with));
@@ -227,7 +213,7 @@ static void test_all_alike(void **state)
     }
     const pkv_sim_content content = { 8, 4, first, n_ids, ids };
     pkv_sim_config cfg = small_config(400, &content);
-    const pkv_sim_result res = run(&cfg, reqs, N);
+    const pkv_sim_result res = run_both(&cfg, reqs, N);
     assert_int_equal(res.hits.cached_tokens, (N - 1) * 24);
     /* One step: 24 shared tokens, 2 of each. */
     expect_close(res.split.token, (24 + 2.0 * N) / 400);

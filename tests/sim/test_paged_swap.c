@@ -1,5 +1,6 @@
 /* Victims that move to the swap space: a run by hand, costs, a space that is too small, and blocks
  * that stay behind because others share them. */
+#include "both_engines.h"
 #include "common/philox.h"
 #include "sim/paged.h"
 
@@ -47,22 +48,6 @@ static pkv_sim_config small_config(int32_t pool, int32_t swap)
     return cfg;
 }
 
-/* Leap and naive agree. */
-static pkv_sim_result run(const pkv_sim_config *cfg, const pkv_sim_request *reqs, int64_t n)
-{
-    pkv_sim_result res, naive;
-    memset(&res, 0, sizeof(res)); /* padding too, for the comparison */
-    memset(&naive, 0, sizeof(naive));
-    res.struct_size = naive.struct_size = sizeof(res);
-    pkv_sim_config c = *cfg;
-    c.engine = PKV_SIM_LEAP;
-    assert_int_equal(pkv_sim_run(&c, reqs, n, &res), PKV_OK);
-    c.engine = PKV_SIM_NAIVE;
-    assert_int_equal(pkv_sim_run(&c, reqs, n, &naive), PKV_OK);
-    assert_memory_equal(&res, &naive, sizeof(res));
-    return res;
-}
-
 /* A of 3 + 2 and B of 2 + 3 tokens, 4 blocks.
  *   step  A holds  B holds
  *   1     3        2         ceil(4/2) + ceil(3/2) = 4 blocks for this token and the next: all
@@ -76,7 +61,7 @@ static void test_by_hand(void **state)
 {
     (void)state;
     const pkv_sim_config cfg = small_config(8, 4);
-    const pkv_sim_result res = run(&cfg, two, 2);
+    const pkv_sim_result res = run_both(&cfg, two, 2);
     assert_int_equal(res.n_steps, 4);
     assert_int_equal(res.end_ns, 140);
     assert_int_equal(res.move_ns, 100);
@@ -97,7 +82,7 @@ static void test_space_too_small(void **state)
     (void)state;
     for (int32_t swap = 0; swap <= 3; swap++) {
         const pkv_sim_config cfg = small_config(8, swap);
-        const pkv_sim_result res = run(&cfg, two, 2);
+        const pkv_sim_result res = run_both(&cfg, two, 2);
         assert_int_equal(res.n_swaps, 0);
         assert_int_equal(res.move_ns, 0);
         assert_int_equal(res.swapped_blocks, 0);
@@ -112,11 +97,11 @@ static void test_costs(void **state)
     (void)state;
     pkv_sim_config cfg = small_config(8, 4);
     cfg.swap_bytes_per_s = 3000000000; /* 40 bytes take 13.3 ns */
-    assert_int_equal(run(&cfg, two, 2).move_ns, 2 * (10 + 14));
+    assert_int_equal(run_both(&cfg, two, 2).move_ns, 2 * (10 + 14));
     cfg.swap_bytes_per_s = 0;
-    assert_int_equal(run(&cfg, two, 2).move_ns, 2 * 10);
+    assert_int_equal(run_both(&cfg, two, 2).move_ns, 2 * 10);
     cfg.copy_latency_ns = 0;
-    const pkv_sim_result res = run(&cfg, two, 2);
+    const pkv_sim_result res = run_both(&cfg, two, 2);
     assert_int_equal(res.move_ns, 0);
     assert_int_equal(res.end_ns, 40);
     assert_int_equal(res.swapped_blocks, 4);
@@ -134,7 +119,7 @@ static void test_group_moves_once(void **state)
     cfg.policy.group = PKV_SIM_GROUP_FORK;
     cfg.policy.n_seqs = 2;
     /* Both are groups: 3 blocks each in the first step, 5 in the second; 7 blocks in all. */
-    const pkv_sim_result res = run(&cfg, reqs, 2);
+    const pkv_sim_result res = run_both(&cfg, reqs, 2);
     assert_int_equal(res.n_swaps, 1);
     assert_int_equal(res.swapped_blocks, 6);
     assert_int_equal(res.copied_blocks, 2);
@@ -160,7 +145,7 @@ static void test_what_stays_makes_way(void **state)
     cfg.watermark_ppm = 125000;
     cfg.policy.prefix = true;
     cfg.content = &content;
-    const pkv_sim_result res = run(&cfg, reqs, 3);
+    const pkv_sim_result res = run_both(&cfg, reqs, 3);
     assert_int_equal(res.n_finished, 3);
     assert_int_equal(res.hits.cached_tokens, 4);
     assert_int_equal(res.n_swaps, 2);
@@ -186,7 +171,7 @@ static void test_nothing_is_computed_twice(void **state)
         cfg.swap_tokens = 100000;
         cfg.swap_bytes_per_s = cfg.copy_latency_ns = 0;
         cfg.check = true;
-        const pkv_sim_result res = run(&cfg, reqs, N);
+        const pkv_sim_result res = run_both(&cfg, reqs, N);
         if (res.generated_tokens != sum_o || res.recomputed_tokens != 0 || res.move_ns != 0 ||
             res.n_admissions != N || res.n_swaps < 50)
             fail_msg("PKV_SEED=%llu: %lld swaps, %lld tokens again", (unsigned long long)seed,

@@ -1,6 +1,7 @@
 /* Laws that hold for any input: the same question asked in two ways has one answer. And allocation
  * failures: each in turn, nothing is lost. */
 #include "common/philox.h"
+#include "miser.h"
 #include "sim/sim_internal.h"
 
 #include <math.h>
@@ -240,27 +241,6 @@ static void test_alpaca_batches(void **state)
 }
 
 /* ---------------------------------------------------------------- memory that runs out */
-
-typedef struct miser {
-    int left; /* allocations before it refuses */
-    int64_t bytes;
-} miser;
-
-static void *miser_alloc(void *ctx, size_t bytes, size_t align)
-{
-    miser *m = ctx;
-    if (m->left-- <= 0) return NULL;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    void *ptr = aligned_alloc(align, pkv__align_up(bytes, align));
-    if (ptr) m->bytes += (int64_t)bytes;
-    return ptr;
-}
-
-static void miser_free(void *ctx, void *ptr, size_t bytes)
-{
-    ((miser *)ctx)->bytes -= (int64_t)bytes;
-    free(ptr);
-}
 
 static void test_each_allocation_fails(void **state)
 {

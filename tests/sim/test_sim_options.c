@@ -2,6 +2,7 @@
  * policy and every combination of options. And allocation failures with all of them on. */
 #include "common/philox.h"
 #include "fake_policy.h"
+#include "miser.h"
 #include "sim_recorder.h"
 
 #include <math.h>
@@ -298,27 +299,6 @@ static void test_policies(void **state)
 }
 
 /* ---------------------------------------------------------------- memory that runs out */
-
-typedef struct miser {
-    int left; /* allocations before it refuses */
-    int64_t bytes;
-} miser;
-
-static void *miser_alloc(void *ctx, size_t bytes, size_t align)
-{
-    miser *m = ctx;
-    if (m->left-- <= 0) return NULL;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    void *ptr = aligned_alloc(align, pkv__align_up(bytes, align));
-    if (ptr) m->bytes += (int64_t)bytes;
-    return ptr;
-}
-
-static void miser_free(void *ctx, void *ptr, size_t bytes)
-{
-    ((miser *)ctx)->bytes -= (int64_t)bytes;
-    free(ptr);
-}
 
 /* Observed, with maps, content and swap: each allocation fails in turn, nothing is lost. */
 static void test_each_allocation_fails(void **state)
