@@ -20,7 +20,8 @@ C_SUFFIXES = (".c", ".h", ".inc", ".cpp")
 DATA_FOLDERS = ("corpus", "data")  # inputs of tests: any bytes are right there
 
 # Public headers of libpagedkv-model; all others are libpagedkv's.
-MODEL_HEADERS = ("include/pagedkv/tokenizer.h",)
+MODEL_HEADERS = ("include/pagedkv/engine.h", "include/pagedkv/kv_size.h",
+                 "include/pagedkv/model.h", "include/pagedkv/tokenizer.h")
 
 
 class Complaint(NamedTuple):

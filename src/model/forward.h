@@ -81,11 +81,19 @@ typedef struct pkv__forward_config {
     int32_t max_batch_tokens;     /* activations are sized for so many */
     int32_t max_logit_rows;
     int32_t max_positions; /* rotary table */
+    bool fast;             /* products and attention as fast as they go, within bounds; else exact:
+                              bits do not depend on what else is in the pass */
     pkv_logger log;
     pkv_allocator alloc;
 } pkv__forward_config;
 
 typedef struct pkv__forward pkv__forward;
+
+/* Time in attention and K/V writes, and in the products, of all passes so far. */
+typedef struct pkv__forward_times {
+    double attention_s, products_s;
+} pkv__forward_times;
+void pkv__forward_get_times(const pkv__forward *fwd, pkv__forward_times *out);
 /* PKV_E_INVALID_ARG: no weights or nothing to size for; PKV_E_UNSUPPORTED: a level that is not
  * here, or heads that attention has no kernel for; PKV_E_NO_MEMORY. Weights, backend and threads
  * outlive the handle. */
