@@ -18,6 +18,7 @@
 #include "pagedkv/moves.h"
 
 #include <string.h>
+#include <time.h>
 
 /* Rows times query heads per kv head that attention takes as short; docs/numerics.md. */
 #define SHORT_STATES 32
@@ -36,6 +37,7 @@ struct pkv__forward {
     float *rope; /* [max_positions][rotary_dim] */
     void *workspace;
     size_t workspace_bytes;
+    pkv__forward_times times;
     size_t bytes; /* of this allocation, handle included */
 };
 
@@ -136,6 +138,18 @@ void pkv__forward_destroy(pkv__forward *fwd)
     pkv__free(&alloc, fwd, fwd->bytes);
 }
 
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void pkv__forward_get_times(const pkv__forward *fwd, pkv__forward_times *out)
+{
+    *out = fwd->times;
+}
+
 /* ---------------------------------------------------------------- checks of a batch */
 
 static pkv_status check_tokens(const pkv__forward *f, const pkv__batch *b)
@@ -222,10 +236,12 @@ static void swiglu_row(void *ctx, int32_t i)
     pkv__swiglu_row(j->f->gate + (int64_t)i * n, j->f->up + (int64_t)i * n, n);
 }
 
-static void product(const pkv__forward *f, int32_t m, const float *x, const pkv__matrix *w,
-                    float *y, bool add)
+static void product(pkv__forward *f, int32_t m, const float *x, const pkv__matrix *w, float *y,
+                    bool add)
 {
+    const double start_s = now_s();
     pkv__gemm(f->ops, f->cfg.threads, m, x, w->k, w, y, w->n, add);
+    f->times.products_s += now_s() - start_s;
 }
 
 /* ---------------------------------------------------------------- attention */
@@ -339,8 +355,10 @@ static pkv_status run_layer(pkv__forward *f, const pkv__batch *b, const pkv__lay
     product(f, n, f->h, &w->q, f->q, false);
     product(f, n, f->h, &w->k, f->k, false);
     product(f, n, f->h, &w->v, f->v, false);
+    const double start_s = now_s();
     pkv_status status = write_kv(f, b, k_view, v_view);
     if (status == PKV_OK) status = attend_all(&a);
+    f->times.attention_s += now_s() - start_s;
     if (status != PKV_OK) return status;
     product(f, n, f->h, &w->o, f->x, true);
     for_rows(f, n, c->hidden, norm_row, (row_job){ f, NULL, w->ffn_norm });

@@ -4,6 +4,8 @@
 #include "common/philox.h"
 #include "pagedkv/pagedkv.h"
 
+#include <time.h>
+
 #define N_SEQS 3
 #define MAX_LEN 80
 
@@ -222,6 +224,34 @@ static void rows_that_are_wanted(void **state)
     drop_hand(&some);
 }
 
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Both parts take time in every pass, and together no more than the passes do. */
+static void times(void **state)
+{
+    (void)state;
+    static hand h;
+    pkv__forward_times before, after = { -1, -1 };
+    make_hand(&h);
+    pkv__forward_get_times(h.r.fwd, &after);
+    assert_true(after.attention_s == 0 && after.products_s == 0);
+    const double start_s = now_s();
+    for (int i = 0; i < 3; i++) {
+        before = after;
+        assert_int_equal(run_hand(&h), PKV_OK);
+        pkv__forward_get_times(h.r.fwd, &after);
+        assert_true(after.attention_s > before.attention_s);
+        assert_true(after.products_s > before.products_s);
+    }
+    assert_true(after.attention_s + after.products_s < now_s() - start_s);
+    drop_hand(&h);
+}
+
 static void expect_bad(hand *h, const char *says)
 {
     h->r.log.text[0] = 0;
@@ -309,6 +339,7 @@ int main(void)
         cmocka_unit_test(schedules),
         cmocka_unit_test(foreign_pools),
         cmocka_unit_test(rows_that_are_wanted),
+        cmocka_unit_test(times),
         cmocka_unit_test(refusals),
         cmocka_unit_test(creation),
     };
