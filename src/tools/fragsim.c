@@ -27,24 +27,6 @@ void fragsim_note(fragsim_report *report, const char *fmt, ...)
     va_end(args);
 }
 
-void fragsim_put_wrapped(FILE *out, const char *text, int column, int left, int width)
-{
-    bool first = true;
-    while (*text) {
-        size_t len = strcspn(text, " ");
-        if (strncmp(text + len, " %", 2) == 0) len += 2 + strcspn(text + len + 2, " ");
-        if (!first && column + (int)len + 1 > width) {
-            fprintf(out, "\n%*s", left, "");
-            column = left;
-            first = true;
-        }
-        column += fprintf(out, "%s%.*s", first ? "" : " ", (int)len, text);
-        first = false;
-        text += len + (text[len] == ' ');
-    }
-    fputc('\n', out);
-}
-
 /* ---------------------------------------------------------------- commands */
 
 static const struct command {

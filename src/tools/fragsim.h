@@ -9,6 +9,7 @@
 #define PKV_TOOLS_FRAGSIM_H
 
 #include "pagedkv/sim.h"
+#include "tool_values.h"
 
 #include <stdio.h>
 
@@ -203,30 +204,16 @@ bool fragsim_write_whole(const char *path, const char *text);
 
 /* "pkv-fragsim: ..." and a newline to stderr. Returns false. */
 bool fragsim_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* `text` and a newline, in lines of up to `width` columns; the first begins at `column`, the others
- * are indented by `left`. */
-void fragsim_put_wrapped(FILE *out, const char *text, int column, int left, int width);
 /* Add a note to the report; what does not fit is dropped. */
 void fragsim_note(fragsim_report *report, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---------------------------------------------------------------- values */
 
-/* Decimal text times 10^scale to the nearest integer; false: not a number, negative or too big.
- * *exact tells whether anything was rounded. */
-bool fragsim_parse_decimal(const char *text, size_t len, int scale, int64_t *out, bool *exact);
-/* A whole number in low .. high. */
-bool fragsim_parse_whole(const char *text, int64_t low, int64_t high, int64_t *out);
-/* NUMBER with ns, us, ms, s, min or h behind (none: s), to ns. */
-bool fragsim_parse_time(const char *text, size_t len, int64_t *ns, bool *exact);
-/* "12GiB", "40GB", "1024" to bytes. */
-bool fragsim_parse_bytes(const char *text, int64_t *bytes);
 /* "a+b*batch+c*tokens" with times a, b, c; complains itself. */
 bool fragsim_parse_step_time(const char *text, pkv_sim_config *sim);
 /* "1,8,16", "1-64*2", "1-9+2" and mixtures; complains itself. */
 bool fragsim_parse_values(const char *option, const char *text, fragsim_axis *out);
-/* 22000000 -> "22 ms"; exact. */
-void fragsim_time_text(int64_t ns, char *out, size_t cap);
 
 const char *fragsim_window_name(pkv_sim_window window);
 const char *fragsim_engine_name(pkv_sim_engine engine);

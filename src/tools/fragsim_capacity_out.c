@@ -69,7 +69,7 @@ static void print_blocks(FILE *out, const fragsim_capacity_report *rep)
         "with rows as long as needed, and of %d rows for %d tokens, 4 bytes an entry; watermark: "
         "slots kept free at %g %%, and the requests that they cost",
         c->max_num_seqs, c->max_model_len, (double)c->watermark_ppm / 1e4);
-    fragsim_put_wrapped(out, text, 0, 0, 80);
+    tool_put_wrapped(out, text, 0, 0, 80);
 }
 
 void fragsim_capacity_print(FILE *out, const fragsim_capacity_report *rep)

@@ -191,7 +191,7 @@ static void put_option(FILE *out, const fragsim_option *o, bool marked)
                 o->value ? " " : "", o->value ? o->value : "", marked ? " *" : "");
     if (len < left) fprintf(out, "%*s", left - len, "");
     else fprintf(out, "\n%*s", left, "");
-    fragsim_put_wrapped(out, o->help, left, left, width);
+    tool_put_wrapped(out, o->help, left, left, width);
 }
 
 static const char *purpose(fragsim_command command)
@@ -221,7 +221,7 @@ void fragsim_help(FILE *out, fragsim_command command)
 {
     const bool runs = (command & (FRAGSIM_RUN | FRAGSIM_SWEEP | FRAGSIM_PAPER)) != 0;
     const int column = fprintf(out, "pkv-fragsim %s ", fragsim_command_name(command));
-    fragsim_put_wrapped(out, purpose(command), column, 0, 100);
+    tool_put_wrapped(out, purpose(command), column, 0, 100);
     fprintf(out, "Defaults in parentheses.\n");
     for (size_t k = 0; k < N_OPTIONS; k++) {
         const fragsim_option *o = &options[k];

@@ -39,7 +39,7 @@ bool fragsim_set_flag(fragsim_options *o, const fragsim_option *row, const char 
 
 bool fragsim_set_whole64(fragsim_options *o, const fragsim_option *row, const char *v)
 {
-    if (fragsim_parse_whole(v, row->low, row->high, field_of(o, row))) return true;
+    if (tool_parse_whole(v, row->low, row->high, field_of(o, row))) return true;
     return fragsim_complain("%s: '%s' is not a whole number from %lld to %lld", row->name, v,
                             (long long)row->low, (long long)row->high);
 }
@@ -47,7 +47,7 @@ bool fragsim_set_whole64(fragsim_options *o, const fragsim_option *row, const ch
 bool fragsim_set_whole32(fragsim_options *o, const fragsim_option *row, const char *v)
 {
     int64_t value;
-    if (fragsim_parse_whole(v, row->low, row->high, &value)) {
+    if (tool_parse_whole(v, row->low, row->high, &value)) {
         *(int32_t *)field_of(o, row) = (int32_t)value;
         return true;
     }
@@ -67,7 +67,7 @@ static bool set_micro(fragsim_options *o, const fragsim_option *row, const char 
 {
     bool exact;
     int64_t value;
-    if (!fragsim_parse_decimal(v, strlen(v), 6, &value, &exact) || value <= 0)
+    if (!tool_parse_decimal(v, strlen(v), 6, &value, &exact) || value <= 0)
         return fragsim_complain("%s: '%s' is not %s above 0", row->name, v, what);
     *(int64_t *)field_of(o, row) = value;
     return true;
@@ -87,7 +87,7 @@ bool fragsim_set_time(fragsim_options *o, const fragsim_option *row, const char 
 {
     bool exact;
     int64_t value;
-    if (!fragsim_parse_time(v, strlen(v), &value, &exact) || value < row->low)
+    if (!tool_parse_time(v, strlen(v), &value, &exact) || value < row->low)
         return fragsim_complain("%s: '%s' is not a time%s, as in 600, 250ms or 10min", row->name, v,
                                 row->low > 0 ? " above 0" : "");
     *(int64_t *)field_of(o, row) = value;
@@ -97,7 +97,7 @@ bool fragsim_set_time(fragsim_options *o, const fragsim_option *row, const char 
 bool fragsim_set_bytes(fragsim_options *o, const fragsim_option *row, const char *v)
 {
     int64_t value;
-    if (!fragsim_parse_bytes(v, &value) || value < row->low)
+    if (!tool_parse_bytes(v, &value) || value < row->low)
         return fragsim_complain("%s: '%s' is not a number of bytes%s, as in 12GiB, 40GB or 65536",
                                 row->name, v, row->low > 0 ? " above 0" : "");
     *(int64_t *)field_of(o, row) = value;
@@ -107,7 +107,7 @@ bool fragsim_set_bytes(fragsim_options *o, const fragsim_option *row, const char
 bool fragsim_set_speed(fragsim_options *o, const fragsim_option *row, const char *v)
 {
     int64_t value = 0; /* infinite */
-    if (strcmp(v, "inf") != 0 && (!fragsim_parse_bytes(v, &value) || value < 1))
+    if (strcmp(v, "inf") != 0 && (!tool_parse_bytes(v, &value) || value < 1))
         return fragsim_complain("%s: '%s' is not a number of bytes per second above 0, as in 32GB, "
                                 "or inf",
                                 row->name, v);
@@ -242,7 +242,7 @@ bool fragsim_set_arrival(fragsim_options *o, const fragsim_option *row, const ch
 bool fragsim_set_seed(fragsim_options *o, const fragsim_option *row, const char *v)
 {
     int64_t seed;
-    if (!fragsim_parse_whole(v, 0, INT64_MAX, &seed))
+    if (!tool_parse_whole(v, 0, INT64_MAX, &seed))
         return fragsim_complain("%s: '%s' is not a whole number from 0 to %lld", row->name, v,
                                 (long long)INT64_MAX);
     o->arrivals.seed = o->sim.seed = (uint64_t)seed;
@@ -303,9 +303,9 @@ bool fragsim_set_swap_space(fragsim_options *o, const fragsim_option *row, const
     bool exact;
     int64_t micro;
     const bool bare = *v != '\0' && v[strspn(v, "0123456789.")] == '\0';
-    const bool ok = bare ? fragsim_parse_decimal(v, strlen(v), 6, &micro, &exact) && exact &&
+    const bool ok = bare ? tool_parse_decimal(v, strlen(v), 6, &micro, &exact) && exact &&
                                micro <= INT64_C(1000000000000)
-                         : fragsim_parse_bytes(v, &o->swap_bytes);
+                         : tool_parse_bytes(v, &o->swap_bytes);
     if (!ok)
         return fragsim_complain("%s: '%s' is not a size: GiB as in 4, or with a unit as in 512MiB",
                                 row->name, v);
@@ -319,7 +319,7 @@ bool fragsim_set_watermark(fragsim_options *o, const fragsim_option *row, const 
 {
     bool exact;
     int64_t ppm;
-    if (!fragsim_parse_decimal(v, strlen(v), 6, &ppm, &exact) || !exact || ppm > 1000000)
+    if (!tool_parse_decimal(v, strlen(v), 6, &ppm, &exact) || !exact || ppm > 1000000)
         return fragsim_complain("%s: '%s' is not a share from 0 to 1 with at most six decimals",
                                 row->name, v);
     o->sim.watermark_ppm = (int32_t)ppm;
@@ -358,7 +358,7 @@ bool fragsim_set_slo(fragsim_options *o, const fragsim_option *row, const char *
         for (size_t k = 0; k < 3; k++) {
             const size_t key = strlen(keys[k].key);
             if (len <= key || strncmp(at, keys[k].key, key) != 0 || *keys[k].ns > 0) continue;
-            known = fragsim_parse_time(at + key, len - key, keys[k].ns, &exact) && *keys[k].ns > 0;
+            known = tool_parse_time(at + key, len - key, keys[k].ns, &exact) && *keys[k].ns > 0;
         }
         if (!known)
             return fragsim_complain("%s: '%s' is not a list of ttft=TIME, tpot=TIME and norm=TIME, "

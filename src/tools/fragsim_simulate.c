@@ -75,7 +75,7 @@ static pkv_status run_second(job_queue *q, fragsim_job *job)
     const int64_t n = duration_ns(job) / job->sample_interval_ns + 1;
     if (n <= MAX_SAMPLES) return run_watched(q, job);
     char least[32];
-    fragsim_time_text((duration_ns(job) - 1) / (MAX_SAMPLES - 1) + 1, least, sizeof(least));
+    tool_time_text((duration_ns(job) - 1) / (MAX_SAMPLES - 1) + 1, least, sizeof(least));
     snprintf(job->error, sizeof(job->error),
              "--sample-interval gives %lld samples, at most %lld are possible; give at least %s",
              (long long)n, (long long)MAX_SAMPLES, least);

@@ -56,7 +56,7 @@ bool fragsim_sweep_rate(const fragsim_axis *axis, int value, int64_t *micro)
 {
     bool exact;
     const char *text = axis->values[value];
-    return fragsim_parse_decimal(text, strlen(text), 6, micro, &exact);
+    return tool_parse_decimal(text, strlen(text), 6, micro, &exact);
 }
 
 /* ---------------------------------------------------------------- the grid */

@@ -167,7 +167,7 @@ void fragsim_print_forms(FILE *out, const pkv_sim_forms *f, const char *title, i
              title, f->live_tokens, f->live_final, (long long)f->max_batch_buddy,
              (long long)f->max_batch_ideal, f->oracle_ideal_batch, f->block_tokens, f->paged_batch);
     fputc('\n', out);
-    fragsim_put_wrapped(out, text, 0, 0, width);
+    tool_put_wrapped(out, text, 0, 0, width);
 }
 
 static void print_cache(FILE *out, const fragsim_report *rep)
@@ -186,7 +186,7 @@ void fragsim_print_notes(FILE *out, const fragsim_report *rep, int width)
 {
     for (int k = 0; k < rep->n_notes; k++) {
         const int column = fprintf(out, "note: ");
-        fragsim_put_wrapped(out, rep->notes[k], column, column, width);
+        tool_put_wrapped(out, rep->notes[k], column, column, width);
     }
 }
 

@@ -8,7 +8,7 @@
 static void put_line(FILE *out, const char *title, const char *text)
 {
     fprintf(out, "%-*s", LEFT, title);
-    fragsim_put_wrapped(out, text, LEFT, LEFT, 80);
+    tool_put_wrapped(out, text, LEFT, LEFT, 80);
 }
 
 static void print_rows(FILE *out, const fragsim_input *in, const fragsim_options *opts)
@@ -78,7 +78,7 @@ static void print_moves(FILE *out, const fragsim_report *rep)
     const pkv_sim_config *c = &rep->opts->sim;
     bool swap = false, compact = false;
     char latency[32];
-    fragsim_time_text(c->copy_latency_ns, latency, sizeof(latency));
+    tool_time_text(c->copy_latency_ns, latency, sizeof(latency));
     for (int k = 0; k < rep->n_jobs; k++) {
         swap = swap || rep->jobs[k].cfg.policy.swap;
         compact = compact || rep->jobs[k].cfg.policy.addr == PKV_SIM_ADDR_COMPACT;
@@ -103,9 +103,9 @@ void fragsim_print_config(FILE *out, const fragsim_report *rep)
                                            "first admission to last arrival",
                                            "steps in which somebody waits after admission" };
     char base[32], per_seq[32], per_token[32];
-    fragsim_time_text(c->step_base_ns, base, sizeof(base));
-    fragsim_time_text(c->step_per_seq_ns, per_seq, sizeof(per_seq));
-    fragsim_time_text(c->step_per_token_ns, per_token, sizeof(per_token));
+    tool_time_text(c->step_base_ns, base, sizeof(base));
+    tool_time_text(c->step_per_seq_ns, per_seq, sizeof(per_seq));
+    tool_time_text(c->step_per_token_ns, per_token, sizeof(per_token));
     char pool[128];
     snprintf(pool, sizeof(pool),
              "%d slots, longest request %d, at most %d running, watermark %g %%", c->pool_tokens,
