@@ -117,7 +117,8 @@ static int64_t header_int(const pkv__tensor_file *file, const char *key)
 }
 
 /* The header has no ids: the vocabulary that comes with these files is of SentencePiece, with 1 for
- * the beginning and 2 for the end; no epsilon and no theta either: those of run.c. */
+ * the beginning and 2 for the end; both end a text, since that of run.c ends where the model begins
+ * another one. No epsilon and no theta either: those of run.c. */
 pkv_status pkv__config_from_llama2c(const pkv__tensor_file *file, const pkv_logger *log,
                                     pkv__model_config *out)
 {
@@ -149,7 +150,8 @@ pkv_status pkv__config_from_llama2c(const pkv__tensor_file *file, const pkv_logg
     c.rope.rotary_dim = c.head_dim;
     c.rope.original_context = c.context;
     c.bos = c.vocab > 1 ? 1 : -1;
-    if (c.vocab > 2) status = pkv__config_add_eos(&c, 2, log);
+    for (int64_t id = 1; id <= 2 && id < c.vocab && status == PKV_OK; id++)
+        status = pkv__config_add_eos(&c, id, log);
     if (status == PKV_OK) status = pkv__config_check(&c, log);
     if (status == PKV_OK) *out = c;
     return status;
