@@ -19,7 +19,8 @@ PKV_NODISCARD pkv_status pkv__inbox_put(pkv__inbox *inbox, void *request, pkv_re
 /* PKV_E_LIMIT when max_cancels wait; PKV_OK and nothing for a number that was never given. */
 PKV_NODISCARD pkv_status pkv__inbox_cancel(pkv__inbox *inbox, pkv_request_id id);
 
-/* Stepping thread. The next one in order, or NULL; the next cancel, or 0. */
+/* Stepping thread. The next one in order, or NULL; the next cancel, or 0. A cancel comes only after
+ * its request was taken, so that none is lost between the two: take requests, then cancels. */
 void *pkv__inbox_take(pkv__inbox *inbox);
 pkv_request_id pkv__inbox_take_cancel(pkv__inbox *inbox);
 /* A waiting request was admitted, or ended: one more place. */

@@ -28,14 +28,17 @@ typedef struct pkv__output {
 
 /* `tok` NULL: ids only, every piece is empty. */
 void pkv__output_init(pkv__output *out, const pkv_tokenizer *tok, const pkv__stop_texts *stops);
-/* Bytes that one put or flush may give at most, for this tokenizer. */
+/* Bytes that one put or flush needs at most, for this tokenizer (NULL: none). O(ids): ask once. */
 int32_t pkv__output_room(const pkv_tokenizer *tok);
 
 /* The next id. *n bytes of `piece` are final now; *stopped: a stop text is complete, the piece ends
- * in front of its first byte and the output is over. The earliest stop in the text wins, of equal
- * places the longest. `piece` has room for pkv__output_room bytes. O(bytes * stop texts). */
+ * in front of its first byte and the output is over. The earliest stop in the text wins: one that
+ * is complete waits while an earlier one may still become so. An id without a piece has no text, as
+ * special tokens have none. `piece` has room for pkv__output_room bytes. O((bytes held and new) *
+ * stop texts), each mostly one comparison. */
 void pkv__output_put(pkv__output *out, int32_t id, char *piece, int32_t *n, bool *stopped);
-/* The end without a stop text: what was held back. A stop text may still complete here. */
+/* The end without a stop text: what was held back. A stop text may still complete here: one that
+ * waited, or by the U+FFFD of a character that stayed unfinished. */
 void pkv__output_flush(pkv__output *out, char *piece, int32_t *n, bool *stopped);
 
 #endif
