@@ -1,5 +1,5 @@
 /* Warm-up, calibration and interleaved rounds. */
-#include "sampler.h"
+#include "time_sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
