@@ -39,26 +39,33 @@ typedef struct pkv__place_usage {
     int32_t n_used;         /* n_blocks - n_free */
     int64_t n_slots_used;   /* n_used * block_tokens */
     int64_t n_slots_filled; /* of them, with a committed token; a shared block counted once */
-    int64_t n_copies, n_evictions, n_swapped_bytes; /* since creation */
+    int64_t n_copies, n_evictions; /* blocks, since creation */
+    int64_t n_swapped_bytes;       /* out and in, since creation */
 } pkv__place_usage;
 
 typedef struct pkv__place_ops {
     void (*destroy)(pkv__placement *p);
 
-    /* Can one request alone fit an empty pool, at its longest? OK or PKV_E_NEVER. *n_blocks (may be
-     * NULL) is what it takes then. Any thread: looks at nothing that changes. */
+    /* Can one request alone fit an empty pool and max_seqs, at its longest? OK or PKV_E_NEVER;
+     * *n_blocks (may be NULL) is what it takes, in both cases. Any thread: looks at nothing that
+     * changes. */
     pkv_status (*fits)(const pkv__placement *p, int32_t n_prompt, int32_t max_new,
                        int32_t n_samples, int64_t *n_blocks);
 
     /* Open a sequence and make room for all of ids[0 .. n), as many of which as are cached (at most
-     * n - 1) are *claimed. `n_longest` is the most tokens it will ever hold (regions reserve them).
-     * NO_BLOCKS also where fewer than `watermark` blocks would be left free. */
+     * n - 1) are *claimed. `n_longest` is the most tokens it will ever hold, `n_seqs` how many
+     * sequences its request will be after the fork: regions reserve n_seqs of n_longest, so that
+     * neither fork nor reserve of a running request can fail; blocks are taken when they are
+     * needed. NO_BLOCKS also where fewer than `watermark` blocks would be left free (regions: no
+     * watermark, nobody would need it). PKV_E_LIMIT: max_seqs, or longer than max_context. */
     pkv_status (*admit)(pkv__placement *p, const int32_t *ids, int32_t n, int32_t n_longest,
-                        int32_t watermark, int32_t *seq, int32_t *claimed);
-    /* Room for n_tokens[i] more tokens behind the committed ones in each: all or nothing. */
+                        int32_t n_seqs, int32_t watermark, int32_t *seq, int32_t *claimed);
+    /* Room for n_tokens[i] more tokens behind the committed ones in each: all or nothing.
+     * PKV_E_LIMIT: beyond max_context, or what admit was told is the longest (regions). */
     pkv_status (*reserve)(pkv__placement *p, const int32_t *seqs, const int32_t *n_tokens,
                           int32_t n);
-    /* n children with the parent's committed tokens (regions copy them). All or nothing. */
+    /* n children with the parent's committed tokens (regions copy them). All or nothing. What was
+     * reserved beyond the committed tokens is given back. PKV_E_LIMIT: max_seqs. */
     pkv_status (*fork)(pkv__placement *p, int32_t parent, int32_t *children, int32_t n);
     void (*close)(pkv__placement *p, int32_t seq);
 
@@ -68,7 +75,7 @@ typedef struct pkv__place_ops {
     int32_t (*committed)(const pkv__placement *p, int32_t seq);
 
     /* begin ... the pass ... commit each sequence ... retire; or abort, which takes every commit of
-     * the step back. */
+     * the step back, and what those sequences had reserved. */
     pkv_status (*step_begin)(pkv__placement *p);
     pkv_status (*commit)(pkv__placement *p, int32_t seq, const int32_t *ids, int32_t n);
     pkv_status (*step_retire)(pkv__placement *p);

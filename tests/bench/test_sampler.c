@@ -2,7 +2,7 @@
 #include "bench_test.h"
 
 #include "bench_stats.h"
-#include "time_sampler.h"
+#include "sampler.h"
 
 struct world {
     uint64_t now;

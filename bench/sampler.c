@@ -1,5 +1,5 @@
 /* Warm-up, calibration and interleaved rounds. */
-#include "time_sampler.h"
+#include "sampler.h"
 
 #include <stdlib.h>
 #include <string.h>

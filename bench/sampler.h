@@ -5,8 +5,8 @@
  *   rounds    A B C, C B A, A B C, ..: drift of clock, heat and neighbours hits all sides alike
  *
  * A round is whole or not at all, so the i-th samples of all sides belong together. */
-#ifndef PKV_TIME_SAMPLER_H
-#define PKV_TIME_SAMPLER_H
+#ifndef PKV_SAMPLER_H
+#define PKV_SAMPLER_H
 
 #include "bench_base.h"
 
