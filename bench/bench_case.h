@@ -5,7 +5,7 @@
 #include "bench_engines.h"
 #include "bench_options.h"
 #include "bench_report.h"
-#include "sampler.h"
+#include "time_sampler.h"
 
 /* What all cases of one run share. */
 struct bench_run {

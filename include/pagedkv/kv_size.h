@@ -4,6 +4,9 @@
  *   bytes per token = 2 * layers * kv_heads * head_dim * bits / 8         MHA: kv_heads = heads;
  *                   + 2 * layers * kv_heads * scale bytes (8- and 4-bit)  GQA fewer, MQA one
  *   MLA             = layers * (latent_dim + rope_dim) * bits / 8
+ *                   + 2 * layers * scale bytes (8- and 4-bit; of the latent and of the rotary part)
+ *   window layers   : min(blocks(tokens), floor((window - 2) / block_tokens) + 2) blocks, the most
+ *                     that the keys of one query touch
  *   per sequence    = sum over groups of blocks(tokens) * block_bytes     rounded up to 512
  *   max sequences   = usable blocks / blocks per sequence                 block 0 is not usable */
 #ifndef PAGEDKV_KV_SIZE_H
@@ -49,14 +52,16 @@ typedef struct pkv_kv_budget {
 
 typedef struct pkv_kv_size {
     uint32_t struct_size;
-    double bytes_per_token;    /* of one rank, scales included, block padding not */
-    size_t block_bytes;        /* of one block of all layers of a group, rounded up to 512 */
+    double bytes_per_token;    /* of one rank, scales included, padding of rows and blocks not */
+    size_t block_bytes;        /* of one block of all layers of a group, rounded up to 512; with
+                                  window layers a group has gcd(full, window) layers, since groups
+                                  draw blocks of equal bytes from one pool */
     int64_t blocks_per_seq;    /* that a sequence of `tokens` takes, all groups */
     int64_t n_blocks;          /* that fit, null block included; 0: not even two */
     int64_t usable_tokens;     /* (n_blocks - 1) * block_tokens */
     int64_t max_seqs;          /* paged: (n_blocks - 1) / blocks_per_seq */
     size_t seq_bytes;          /* paged: blocks_per_seq * block_bytes */
-    size_t reserved_bytes;     /* contiguous: bytes of one sequence of max_tokens */
+    size_t reserved_bytes;     /* contiguous: bytes of max_tokens in every layer */
     int64_t max_seqs_reserved; /* contiguous: kv_bytes / reserved_bytes */
     size_t kv_bytes;           /* what is left for KV on one rank; 0: the weights do not fit */
 } pkv_kv_size;

@@ -5,7 +5,8 @@
 #include "common/common.h"
 #include "pagedkv/engine.h"
 
-/* Buckets 2^(1/32) apart from 1 us to 2^40 us, exact count, sum and extremes beside them. */
+/* All zero at first. Buckets 2^(1/32) apart from 1 us to 2^40 us, exact count, sum and extremes
+ * beside them. */
 enum { PKV__DELAY_BUCKETS = 40 * 32 + 2 };
 typedef struct pkv__delays {
     int64_t n;
@@ -14,8 +15,9 @@ typedef struct pkv__delays {
 } pkv__delays;
 
 void pkv__delays_add(pkv__delays *d, uint64_t ns);
-/* Percentiles by nearest rank; a bucket stands for its geometric mean, never above the maximum.
- * NAN where n is 0. */
+/* Percentiles by nearest rank; a bucket stands for its geometric mean (from 1 us on within 1.1 % of
+ * what lies in it), never above the maximum, and the last rank is the maximum itself. NAN where n
+ * is 0. Looks at all buckets, once. */
 void pkv__delays_stats(const pkv__delays *d, pkv_delay_stats *out);
 
 #endif

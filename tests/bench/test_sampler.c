@@ -2,7 +2,7 @@
 #include "bench_test.h"
 
 #include "bench_stats.h"
-#include "sampler.h"
+#include "time_sampler.h"
 
 struct world {
     uint64_t now;
