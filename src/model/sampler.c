@@ -117,22 +117,21 @@ static double draw_uniform(const pkv_sampling *sampling, const pkv__sample_conte
     return pkv__rng_unit(&rng);
 }
 
-/* The weights are made; their sum is `sum`. */
-static int32_t cut_and_draw(pkv__sampler *sampler, float largest, double sum,
-                            const pkv_sampling *sampling, const pkv__sample_context *context)
+/* Top-k comes before the exponentials: it needs none, and spares most of them. */
+static int32_t cut_and_draw(pkv__sampler *sampler, float largest, const pkv_sampling *sampling,
+                            const pkv__sample_context *context)
 {
-    if (sampling->top_k > 0 && sampling->top_k < sampler->vocab) {
+    double *weight = sampler->weight;
+    if (sampling->top_k > 0 && sampling->top_k < sampler->vocab)
         pkv__sampler_cut_top_k(sampler, largest, sampling->top_k);
-        sum = pkv__sampler_sum(sampler);
-    }
+    double sum = pkv__sampler_weigh(sampler, largest, 1 / (double)sampling->temperature);
     if (sampling->top_p < 1.f) {
         pkv__sampler_cut_top_p(sampler, largest, (double)sampling->top_p * sum);
         sum = pkv__sampler_sum(sampler);
     }
     if (sampling->min_p > 0.f) { /* the largest weight is 1 */
         for (int32_t i = 0; i < sampler->padded; i++)
-            sampler->weight[i] =
-                sampler->weight[i] >= (double)sampling->min_p ? sampler->weight[i] : 0;
+            weight[i] = weight[i] >= (double)sampling->min_p ? weight[i] : 0;
         sum = pkv__sampler_sum(sampler);
     }
     return draw_id(sampler, sum, draw_uniform(sampling, context));
@@ -158,8 +157,7 @@ static int32_t choose(pkv__sampler *sampler, float largest, const pkv_sampling *
     if (sampling->temperature == 0.f) return pkv__argmax(sampler->work, sampler->vocab);
     if (sampling->xorshift_llama2)
         return pkv__sampler_llama2(sampler, largest, sampling, context->xorshift);
-    const double sum = pkv__sampler_weigh(sampler, largest, 1 / (double)sampling->temperature);
-    return cut_and_draw(sampler, largest, sum, sampling, context);
+    return cut_and_draw(sampler, largest, sampling, context);
 }
 
 void pkv__sample(pkv__sampler *sampler, const float *logits, const pkv_sampling *sampling,

@@ -31,13 +31,24 @@ static uint32_t bucket_of(float largest, float logit)
     return bits >> SAMPLER_BUCKET_SHIFT;
 }
 
-static void fill_buckets(pkv__sampler *sampler, float largest)
+static void count_buckets(pkv__sampler *sampler, float largest)
 {
     memset(sampler->buckets, 0, sizeof(sampler->buckets));
-    for (int32_t i = 0; i < sampler->vocab; i++) {
-        pkv__sampler_bucket *bucket = &sampler->buckets[bucket_of(largest, sampler->work[i])];
-        bucket->count++;
-        bucket->mass += sampler->weight[i];
+    for (int32_t i = 0; i < sampler->vocab; i++)
+        sampler->buckets[bucket_of(largest, sampler->work[i])].count++;
+}
+
+static void weigh_buckets(pkv__sampler *sampler, float largest)
+{
+    memset(sampler->buckets, 0, sizeof(sampler->buckets));
+    for (int32_t at = 0; at < sampler->vocab; at += SAMPLER_RUN) {
+        const int32_t end = pkv__min_i32(at + SAMPLER_RUN, sampler->vocab);
+        if (sampler->run_sum[at / SAMPLER_RUN] == 0) continue; /* after top-k most are */
+        for (int32_t i = at; i < end; i++) {
+            pkv__sampler_bucket *bucket = &sampler->buckets[bucket_of(largest, sampler->work[i])];
+            bucket->count++;
+            bucket->mass += sampler->weight[i];
+        }
     }
 }
 
@@ -60,12 +71,14 @@ static uint32_t find_bucket(const pkv__sampler *sampler, limit *left)
     return last;
 }
 
-static int32_t gather_bucket(pkv__sampler *sampler, float largest, uint32_t bucket)
+/* weight may be NULL: nobody asks for it. */
+static int32_t gather_bucket(pkv__sampler *sampler, float largest, uint32_t bucket,
+                             const double *weight)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < sampler->vocab; i++) {
         if (bucket_of(largest, sampler->work[i]) != bucket) continue;
-        sampler->entries[n++] = (pkv__sampler_entry){ sampler->weight[i], sampler->work[i], i };
+        sampler->entries[n++] = (pkv__sampler_entry){ weight ? weight[i] : 0, sampler->work[i], i };
     }
     return n;
 }
@@ -131,25 +144,31 @@ static pkv__sampler_entry select_last(pkv__sampler_entry *e, int32_t n, limit le
     return e[0];
 }
 
-static void cut(pkv__sampler *sampler, float largest, limit left)
+static bool stays(float logit, int32_t id, const pkv__sampler_entry *last)
 {
-    fill_buckets(sampler, largest);
-    const uint32_t bucket = find_bucket(sampler, &left);
-    const int32_t n = gather_bucket(sampler, largest, bucket);
-    const pkv__sampler_entry last = select_last(sampler->entries, n, left);
-    for (int32_t i = 0; i < sampler->vocab; i++) {
-        const float logit = sampler->work[i];
-        const bool stays = logit > last.logit || (logit == last.logit && i <= last.id);
-        sampler->weight[i] = stays ? sampler->weight[i] : 0;
-    }
+    return logit > last->logit || (logit == last->logit && id <= last->id);
 }
 
 void pkv__sampler_cut_top_k(pkv__sampler *sampler, float largest, int32_t top_k)
 {
-    cut(sampler, largest, (limit){ .count = top_k, .mass = INFINITY });
+    limit left = { .count = top_k, .mass = INFINITY };
+    float *work = sampler->work;
+    count_buckets(sampler, largest);
+    const uint32_t bucket = find_bucket(sampler, &left);
+    const int32_t n = gather_bucket(sampler, largest, bucket, NULL);
+    const pkv__sampler_entry last = select_last(sampler->entries, n, left);
+    for (int32_t i = 0; i < sampler->vocab; i++)
+        work[i] = stays(work[i], i, &last) ? work[i] : -INFINITY;
 }
 
 void pkv__sampler_cut_top_p(pkv__sampler *sampler, float largest, double mass)
 {
-    cut(sampler, largest, (limit){ .count = INT32_MAX, .mass = mass });
+    limit left = { .count = INT32_MAX, .mass = mass };
+    double *weight = sampler->weight;
+    weigh_buckets(sampler, largest);
+    const uint32_t bucket = find_bucket(sampler, &left);
+    const int32_t n = gather_bucket(sampler, largest, bucket, weight);
+    const pkv__sampler_entry last = select_last(sampler->entries, n, left);
+    for (int32_t i = 0; i < sampler->vocab; i++)
+        weight[i] = stays(sampler->work[i], i, &last) ? weight[i] : 0;
 }

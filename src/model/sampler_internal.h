@@ -1,6 +1,6 @@
 /* The stages of the sampler, shared by its files and their tests.
  *
- *   logits --adjust--> work [vocab] --weigh--> weight [vocab] --cuts put zeros--> draw
+ *   logits --adjust, top-k--> work [vocab] --weigh--> weight [vocab] --top-p, min-p--> draw
  *
  * Rows are padded to whole runs of SAMPLER_RUN with -infinity, whose weight is 0: loops of one
  * known length become vector code, and sums have one order whatever the vocabulary.
@@ -50,7 +50,7 @@ static inline float pkv__tame_logit(float x)
     return x > largest ? largest : x + 0.f;
 }
 
-/* e^-d for each distance d >= 0 of a run; 0 from d = 700 on. Within 2 units in the last place. */
+/* e^-d for each distance d >= 0 of a run, 1 for 0, 0 from d = 709 on; within 2^-46 of it. */
 void pkv__exp_run(const double distance[SAMPLER_RUN], double out[SAMPLER_RUN]);
 /* Eight interleaved sums, then their sum: one order at every level of optimisation. */
 double pkv__sum_run(const double x[SAMPLER_RUN]);
@@ -65,9 +65,11 @@ double pkv__sampler_weigh(pkv__sampler *sampler, float largest, double inv_tempe
 /* run_sum from weight; returns the sum. */
 double pkv__sampler_sum(pkv__sampler *sampler);
 
-/* Weight 0 for all but the `top_k` first in the order "larger logit, then lower id". */
+/* Before weighing: work = -infinity for all but the `top_k` first in the order "larger logit, then
+ * lower id". */
 void pkv__sampler_cut_top_k(pkv__sampler *sampler, float largest, int32_t top_k);
-/* Weight 0 for what follows the shortest beginning of that order that weighs at least `mass`. */
+/* After weighing: weight 0 for what follows the shortest beginning of that order that weighs at
+ * least `mass`. */
 void pkv__sampler_cut_top_p(pkv__sampler *sampler, float largest, double mass);
 
 /* The choice of llama2.c's run.c: probabilities and sums in float32, its generator, its top-p. */
