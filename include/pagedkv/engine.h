@@ -11,9 +11,10 @@
  *
  * A step computes at most max_batch_tokens tokens: one per decoding sequence, chunks of prompts
  * with what is left. A request with its n samples or beams is admitted, preempted and swapped as a
- * whole. With exact arithmetic a request's tokens are the same bits whatever runs
- * beside it. Threads: one thread steps; submit, cancel and stats from any thread. Callbacks run on
- * the stepping thread, inside the step; they may submit and cancel, never step or destroy. */
+ * whole. With exact arithmetic a request's tokens are the same bits whatever runs beside it.
+ * Threads: one thread steps; submit, cancel and stats from any thread, so that the logger, the
+ * allocator and the clock are called by several at once. Callbacks run on the stepping thread,
+ * inside the step; they may submit, cancel and ask for stats, never step or destroy. */
 #ifndef PAGEDKV_ENGINE_H
 #define PAGEDKV_ENGINE_H
 
@@ -68,7 +69,7 @@ typedef struct pkv_engine_config {
     pkv_isa isa;        /* PKV_ISA_BEST, or a ceiling */
     double slo_ttft_ms; /* goodput counts requests within both limits; 0: no limit */
     double slo_tpot_ms;
-    uint64_t (*clock_ns)(void *ctx); /* monotonic; NULL: the system's. Called by any thread */
+    uint64_t (*clock_ns)(void *ctx); /* monotonic; NULL: CLOCK_MONOTONIC. Called by any thread */
     void *clock_ctx;
     pkv_logger log;
     pkv_allocator alloc;
@@ -83,7 +84,8 @@ typedef struct pkv_engine_config {
  *   PKV_E_NEVER       the pool has no room for two blocks, or for one region
  *   PKV_E_UNSUPPORTED a level that is not here, heads or a KV type without kernels
  *   PKV_E_NO_MEMORY
- * destroy(NULL) is fine; unfinished requests get no more events. */
+ * destroy(NULL) is fine; no other call may be running then. Unfinished requests get no more events.
+ */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_create(const pkv_engine_config *cfg, pkv_engine **out);
 PKV_API void pkv_engine_destroy(pkv_engine *engine);
 
@@ -105,8 +107,10 @@ typedef struct pkv_sampling {
                                 positive logits divided, negative multiplied */
     float presence_penalty;  /* subtracted once for a token that the output holds */
     float frequency_penalty; /* subtracted for each time that it does */
-    uint64_t seed;           /* draws are keyed by (seed, sample, position): no state */
-    int32_t n_logprobs;      /* alternatives to report, 0 .. 20; -1: no logprobs at all */
+    uint64_t seed;           /* draws are keyed by (seed, sample, position): no state. 0 is a seed
+                                like any other: requests with one seed draw alike */
+    int32_t n_logprobs;      /* alternatives to report, 0 .. 20; 0: the token's own alone; -1: no
+                                logprobs at all */
     bool logprobs_scaled;    /* false: of the model's distribution; true: after temperature */
     bool xorshift_llama2;    /* llama2.c's generator and its top-p, for its published texts only */
     const pkv_logit_bias *bias; /* [n_bias], read during submit only */
@@ -133,7 +137,7 @@ typedef struct pkv_logprob {
     float logprob; /* natural logarithm */
 } pkv_logprob;
 
-typedef uint64_t pkv_request_id; /* 1, 2, ... in order of submit */
+typedef uint64_t pkv_request_id; /* of one engine: 1, 2, ... in order of submit */
 
 /* Counted over a whole request (all samples), given with its last event. */
 typedef struct pkv_request_result {
@@ -151,7 +155,8 @@ typedef struct pkv_token_event {
     int32_t sample;   /* 0 .. n-1; with beams the rank, best first */
     int32_t token;    /* -1: no token, only text that was held back or an end */
     int32_t position; /* of the token in prompt + output; -1 without one */
-    const char *text; /* [n_text] bytes, UTF-8; what is final now. Stop texts are never in it */
+    const char *text; /* [n_text] bytes, UTF-8, no final zero: what is certain now. A tail that may
+                         begin a stop text comes with a later event; a stop text never */
     int32_t n_text;
     float logprob;          /* of the token; NAN where none was asked for */
     const pkv_logprob *top; /* [n_top], most likely first */
@@ -183,7 +188,7 @@ typedef struct pkv_request {
     bool ignore_eos;
     uint64_t arrival_ns;  /* planned arrival on the engine's clock, for open loops; 0: now. Metrics
                              count from it; a request is not admitted before it */
-    uint64_t deadline_ns; /* 0: none */
+    uint64_t deadline_ns; /* on the same clock, not a length of time; 0: none */
     void (*on_token)(void *ctx, const pkv_token_event *event); /* NULL: nobody listens */
     void *ctx;
 } pkv_request;
@@ -193,7 +198,9 @@ typedef struct pkv_request {
         .sampling = PKV_SAMPLING_INIT                                                              \
     }
 
-/* Hand a request in. All that it points at is copied. Its first event comes in a later step.
+/* Hand a request in. All that it points at is copied; only ctx is handed back, until the
+ * last event. Events come from later steps; where another thread steps, that may be before this
+ * call returns with the number.
  *   PKV_E_INVALID_ARG null, a field out of range, not finite, an id outside the vocabulary, stop
  *                     texts or text without tokenizer: the log names it
  *   PKV_E_LIMIT       the queue is full; or n_prompt >= max_context
@@ -204,7 +211,7 @@ typedef struct pkv_request {
 PKV_API PKV_NODISCARD pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request,
                                                    pkv_request_id *out);
 /* End it at the next step, with what it has. Unknown and finished ones are ignored. Any thread.
- * PKV_E_LIMIT: too many cancels are waiting; step first. */
+ * PKV_E_INVALID_ARG null. PKV_E_LIMIT: too many cancels are waiting; step first. */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_cancel(pkv_engine *engine, pkv_request_id request);
 
 /* ---------------------------------------------------------------- steps */
@@ -227,7 +234,7 @@ typedef struct pkv_step_report {
  *   PKV_E_INVALID_ARG null; PKV_E_ABI
  *   PKV_E_NO_MEMORY, PKV_E_DEVICE  the pass failed: the step is undone, the requests in it have
  *                     ended with ERROR, the engine can go on
- *   PKV_E_CORRUPT     a bug of ours: do not go on */
+ *   PKV_E_CORRUPT     a bug of ours: nothing but destroy is left */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_step(pkv_engine *engine, pkv_step_report *report);
 
 /* ---------------------------------------------------------------- figures */
@@ -240,13 +247,14 @@ typedef struct pkv_delay_stats {
 
 typedef struct pkv_engine_stats {
     uint32_t struct_size;
-    int64_t n_submitted, n_refused,
-        n_finished[7]; /* by pkv_finish, requests (of its last sample) */
+    int64_t n_submitted, n_refused; /* taken in by submit; not taken in */
+    int64_t n_finished[7];          /* requests, by the pkv_finish of their last sample */
     int64_t n_steps, n_prompt_tokens, n_output_tokens; /* prompt: computed or cached, once each */
     int64_t n_computed_tokens, n_recomputed_tokens;
     int64_t n_cached_tokens; /* prompt tokens found by the prefix cache */
-    int64_t n_preempt_swap, n_preempt_recompute, n_swapped_bytes;
-    int64_t n_copies; /* of blocks, on write */
+    int64_t n_preempt_swap, n_preempt_recompute;
+    int64_t n_swapped_bytes; /* out and in */
+    int64_t n_copies;        /* of blocks, on write */
     int64_t n_evictions;
     int64_t n_good;                                   /* requests within both limits */
     int32_t n_blocks, n_blocks_used, n_blocks_cached; /* usable; by running requests; findable */
@@ -255,7 +263,7 @@ typedef struct pkv_engine_stats {
     double slots_filled; /* share of the slots in used blocks that hold a token, over all steps */
     pkv_delay_stats ttft, tpot, itl, latency, queue;              /* queue: admission - arrival */
     double forward_s, attention_s, manager_s, sampling_s, step_s; /* time in them, all steps */
-    double bytes_moved; /* weights once per step, K and V read and written */
+    double bytes_moved; /* by all steps: weights once per step, K and V read and written */
     double flop;
     double elapsed_s; /* first step to last */
     int32_t n_threads;
@@ -271,7 +279,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_engine_get_stats(pkv_engine *engine, pkv_en
 
 typedef enum pkv_stats_format { PKV_STATS_JSON = 0, PKV_STATS_PROMETHEUS = 1 } pkv_stats_format;
 /* The same as text, with a final zero: at most `cap` bytes into out, *n those it takes without the
- * zero. PKV_E_LIMIT: cap <= *n, out is untouched. The names are in docs/engine.md. */
+ * zero. Not a number is null in JSON. The names are in docs/engine.md. Any thread.
+ *   PKV_E_INVALID_ARG null (out may be, with cap 0), another format; PKV_E_ABI
+ *   PKV_E_LIMIT       cap <= *n: out is untouched */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_stats_text(const pkv_engine_stats *stats,
                                                        pkv_stats_format format, char *out,
                                                        size_t cap, size_t *n);

@@ -59,7 +59,7 @@ typedef struct pkv_kv_size {
     int64_t blocks_per_seq;    /* that a sequence of `tokens` takes, all groups */
     int64_t n_blocks;          /* that fit, null block included; 0: not even two */
     int64_t usable_tokens;     /* (n_blocks - 1) * block_tokens */
-    int64_t max_seqs;          /* paged: (n_blocks - 1) / blocks_per_seq */
+    int64_t max_seqs;          /* paged: (n_blocks - 1) / blocks_per_seq, nothing left free */
     size_t seq_bytes;          /* paged: blocks_per_seq * block_bytes */
     size_t reserved_bytes;     /* contiguous: bytes of max_tokens in every layer */
     int64_t max_seqs_reserved; /* contiguous: kv_bytes / reserved_bytes */
@@ -79,7 +79,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_kv_size_of(const pkv_kv_geometry *geometry,
 
 /* Most blocks that one request holds at a time: n samples (or beams) that share the prompt's full
  * blocks and own the rest, each up to n_prompt + max_new - 1 tokens (the last one is never
- * written). What the engine compares with its pool when a request is submitted. */
+ * written). What the engine compares with its pool when a request is submitted. 0: an argument
+ * below 1. */
 PKV_API int64_t pkv_kv_request_blocks(int32_t n_prompt, int32_t max_new, int32_t n_samples,
                                       int32_t block_tokens);
 

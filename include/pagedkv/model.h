@@ -49,8 +49,9 @@ typedef struct pkv_model_shape {
     {                                                                                              \
         sizeof(pkv_model_shape), 0, 0, 0, 0, 0, 0, 0, 0, true                                      \
     }
-/* Weights drawn from a seed; default RoPE with theta 10000; no BOS, no EOS. Errors as open;
- * PKV_E_INVALID_ARG also: a dimension out of range, heads no multiple of kv heads. */
+/* Weights drawn from a seed; default RoPE with theta 10000; no BOS, no EOS. log and alloc may be
+ * NULL and are copied. Errors as open; PKV_E_INVALID_ARG also: a dimension out of range, heads no
+ * multiple of kv heads. */
 PKV_API PKV_NODISCARD pkv_status pkv_model_random(const pkv_model_shape *shape, uint64_t seed,
                                                   pkv_dtype weights_dtype, const pkv_logger *log,
                                                   const pkv_allocator *alloc, pkv_model **out);
@@ -76,12 +77,14 @@ typedef struct pkv_model_info {
     size_t memory_bytes;  /* of our own; what lies in a mapped file is not in it */
     int32_t n_tensors;    /* of the file; 0 for random weights */
     uint8_t digest[32];   /* SHA-256 over configuration and all weights as files give them: what
-                             decides K and V besides tokens; computed at the first call that asks */
+                             decides K and V besides tokens */
 } pkv_model_info;
 #define PKV_MODEL_INFO_INIT                                                                        \
     {                                                                                              \
         .struct_size = sizeof(pkv_model_info)                                                      \
     }
+/* PKV_E_INVALID_ARG null; PKV_E_ABI. The first call computes the digest, O(bytes of the weights),
+ * while others wait; later ones are O(1). Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_model_get_info(const pkv_model *model, pkv_model_info *out);
 
 typedef struct pkv_model_tensor {
@@ -96,7 +99,8 @@ typedef struct pkv_model_tensor {
     {                                                                                              \
         .struct_size = sizeof(pkv_model_tensor)                                                    \
     }
-/* Tensor idx of the file, in order of name. PKV_E_RANGE: no such tensor. */
+/* Tensor idx of the file, in order of name. PKV_E_RANGE: no such tensor; PKV_E_INVALID_ARG null;
+ * PKV_E_ABI. Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_model_get_tensor(const pkv_model *model, int32_t idx,
                                                       pkv_model_tensor *out);
 
