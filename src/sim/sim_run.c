@@ -1,5 +1,5 @@
 /* One run: check the arguments, set up policy and engine, collect the result. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 #define NS_PER_S 1e9
 

@@ -3,7 +3,7 @@
  * A sample shows the step that lasts at its time. Inside a leap every part is linear in the number
  * of the step, so what a sample shows of step k is exact; those who arrived while the steps before
  * k ran wait. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 static size_t cell_bytes(const pkv_sim_observer *o)
 {

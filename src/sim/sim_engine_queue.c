@@ -1,6 +1,6 @@
 /* Who is where: waiting, swapped out, running. A request is in one list at most, the one that its
  * state names. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 /* ---------------------------------------------------------------- lists */
 

@@ -1,5 +1,5 @@
 /* Leaping: do as many steps at once as nothing happens in. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 /* The step at which r has to be looked at next: a block boundary, or the end of its output. */
 static void plan_event(pkv__sim_engine *e, int64_t r)

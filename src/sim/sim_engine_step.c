@@ -1,5 +1,5 @@
 /* One step or leap: how long it lasts, where the pool is meanwhile, what is different after it. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 #define NS_PER_S INT64_C(1000000000)
 #define PPM INT64_C(1000000)

@@ -17,7 +17,7 @@
  * at once: between events everything is linear in the number of steps. Both call the policy in the
  * same order. An arrival ends a leap only if it could be admitted or is the first to wait;
  * otherwise it just joins the queue. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 #define ROUNDS_PER_REPORT 1024 /* a few milliseconds */
 

@@ -3,7 +3,7 @@
  *
  * A request that the policy refused is not offered again in the same epoch, that is before somebody
  * gave room back: the answer would be the same. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 int64_t pkv__engine_chunk(const pkv__sim_engine *e, int64_t to_compute)
 {

@@ -1,6 +1,6 @@
 /* Arrivals: as given, or in a closed loop, where each of a number of clients sends its next request
  * when its last one is finished or rejected. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 bool pkv__engine_can_run(const pkv__sim_engine *e, int64_t r)
 {

@@ -1,5 +1,5 @@
 /* The definition: one step at a time, one request at a time. */
-#include "sim/engine.h"
+#include "sim/sim_engine.h"
 
 /* Sum up what each running request holds and compare with what the policy says of all. On the way,
  * *may_end: somebody may be done after this step. */
