@@ -61,7 +61,7 @@ typedef struct pkv__place_ops {
     pkv_status (*admit)(pkv__placement *p, const int32_t *ids, int32_t n, int32_t n_longest,
                         int32_t n_seqs, int32_t watermark, int32_t *seq, int32_t *claimed);
     /* Room for n_tokens[i] more tokens behind the committed ones in each: all or nothing.
-     * PKV_E_LIMIT: beyond max_context, or what admit was told is the longest (regions). */
+     * PKV_E_LIMIT: beyond max_context, or beyond the sequence's region. */
     pkv_status (*reserve)(pkv__placement *p, const int32_t *seqs, const int32_t *n_tokens,
                           int32_t n);
     /* n children with the parent's committed tokens (regions copy them). All or nothing. What was

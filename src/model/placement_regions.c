@@ -331,10 +331,11 @@ static pkv_status regions_admit(pkv__placement *base, const int32_t *ids, int32_
     return PKV_OK;
 }
 
-/* Longest that a region can get. */
+/* Longest that a sequence in this region can get; a granule may reach beyond the context. */
 static int64_t capacity(const regions *p, const region *r)
 {
-    return (int64_t)r->n * p->base.block_tokens;
+    const int64_t n = (int64_t)r->n * p->base.block_tokens;
+    return n < p->max_context ? n : p->max_context;
 }
 
 static pkv_status regions_reserve(pkv__placement *base, const int32_t *seqs,

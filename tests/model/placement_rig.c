@@ -34,7 +34,7 @@ pkv__placement_config world_config(world *w, const world_options *o)
                                         .shape = w->shape,
                                         .n_blocks = o->n_blocks,
                                         .swap_bytes = (size_t)o->n_host_blocks * block_bytes,
-                                        .max_seqs = WORLD_SEQS,
+                                        .max_seqs = o->max_seqs ? o->max_seqs : 12,
                                         .max_context = WORLD_TOKENS,
                                         .prefix_cache = !o->no_prefix_cache,
                                         .model_digest = { 1, 2, 3 },
@@ -64,14 +64,14 @@ static void spoil(world *w)
 void world_make(world *w, const world_options *o)
 {
     pkv_cpu_config be = PKV_CPU_CONFIG_INIT;
-    pkv_backend *backend = NULL;
-    assert_int_equal(pkv_backend_create_cpu(&be, &backend), PKV_OK);
     pkv__placement_config cfg = world_config(w, o);
-    cfg.backend = w->be = backend;
+    be.alloc = count_memory(&w->backend_memory, -1);
+    assert_int_equal(pkv_backend_create_cpu(&be, &w->be), PKV_OK);
+    cfg.backend = w->be;
     const pkv_status status = pkv__placement_create(&cfg, &w->p);
     if (status != PKV_OK) fail_msg("%s: %s", pkv_status_name(status), w->log.text);
     assert_int_equal(w->log.n_lines, 0);
-    w->memory.fail_at = w->memory.n_allocs; /* from now on there is none */
+    w->memory.fail_at = w->backend_memory.fail_at = 0; /* from now on there is none */
     spoil(w);
 }
 
@@ -372,7 +372,8 @@ pkv_status world_suspend(world *w, const int32_t *seqs, int32_t n)
     bool moves[WORLD_BLOCKS];
     const snapshot before = take_snapshot(w);
     const int32_t n_moves = count_moves(w, seqs, n, moves);
-    const size_t moved_bytes = (size_t)n_moves * w->p->block_bytes;
+    const bool paged = w->o.kind == PKV_PLACE_PAGED;
+    const size_t moved_bytes = paged ? (size_t)n_moves * w->p->block_bytes : 0;
     assert_int_equal(w->p->ops->swap_bytes(w->p, seqs, n), moved_bytes);
     const pkv_status status = w->p->ops->suspend(w->p, seqs, n);
     if (status != PKV_OK) return answer(w, status, &before);
@@ -410,4 +411,38 @@ pkv_status world_resume(world *w, const int32_t *seqs, int32_t n, int32_t waterm
     for (int32_t i = 0; i < n; i++) w->seqs[seqs[i]].parked = false;
     w->n_swapped_bytes += (int64_t)n_seen * (int64_t)w->p->block_bytes;
     return answer(w, status, &before);
+}
+
+/* ---------------------------------------------------------------- short for */
+
+world_options world_plain(pkv_placement kind)
+{
+    return (world_options){ .kind = kind,
+                            .dtype = PKV_F16,
+                            .block_tokens = 4,
+                            .n_blocks = 80,
+                            .n_host_blocks = kind == PKV_PLACE_PAGED ? 60 : 0,
+                            .seed = 1 };
+}
+
+void world_prompt(world *w, int32_t *ids, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) ids[i] = 100 + world_below(w, 1000);
+}
+
+/* Admitted and computed. */
+int32_t world_prefilled(world *w, const int32_t *ids, int32_t n, int32_t n_longest, int32_t n_seqs)
+{
+    int32_t seq;
+    assert_int_equal(world_admit(w, ids, n, n_longest, n_seqs, 0, &seq), PKV_OK);
+    assert_int_equal(world_step(w, seq, n - w->seqs[seq].n), PKV_OK);
+    return seq;
+}
+
+void world_expect_line(const world *w, const char *what, pkv_status status, pkv_status want,
+                       const char *says)
+{
+    if (status != want || w->log.n_lines != 1 || !strstr(w->log.text, says))
+        fail_msg("%s: %s, \"%s\" (%d lines); expected %s, \"%s\"", what, pkv_status_name(status),
+                 w->log.text, w->log.n_lines, pkv_status_name(want), says);
 }

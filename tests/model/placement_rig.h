@@ -7,7 +7,7 @@
 #include "model/placement.h"
 #include "model_test.h"
 
-#define WORLD_SEQS 12
+#define WORLD_SEQS 48
 #define WORLD_TOKENS 96 /* max_context */
 #define WORLD_BLOCKS 96 /* most blocks of a pool */
 
@@ -15,6 +15,7 @@ typedef struct world_options {
     pkv_placement kind;
     pkv_dtype dtype;
     int32_t block_tokens, n_blocks, n_host_blocks;
+    int32_t max_seqs; /* 0: 12 */
     bool no_prefix_cache;
     uint64_t seed;
 } world_options;
@@ -36,7 +37,7 @@ typedef struct world {
     pkv_kv_shape shape;
     pkv__rng rng;
     last_log log;
-    counted_memory memory;
+    counted_memory memory, backend_memory;
     world_seq seqs[WORLD_SEQS];
     uint32_t n_suspends;
     int64_t n_swapped_bytes;
@@ -68,5 +69,15 @@ pkv_status world_step(world *w, int32_t seq, int32_t n);
 /* Everything: bytes of every token, lengths, usage counted anew, the placement's own check. */
 void world_check(world *w);
 pkv__place_usage world_usage(const world *w);
+
+/* A pool of 80 blocks of 4 tokens, f16; paged with a host pool of 60. */
+world_options world_plain(pkv_placement kind);
+/* Random ids, other than those of the other tests. */
+void world_prompt(world *w, int32_t *ids, int32_t n);
+/* Admitted and computed. */
+int32_t world_prefilled(world *w, const int32_t *ids, int32_t n, int32_t n_longest, int32_t n_seqs);
+/* This status, and one line that contains `says`. */
+void world_expect_line(const world *w, const char *what, pkv_status status, pkv_status want,
+                       const char *says);
 
 #endif
