@@ -84,6 +84,40 @@ PKV_API PKV_NODISCARD pkv_status pkv_kv_size_of(const pkv_kv_geometry *geometry,
 PKV_API int64_t pkv_kv_request_blocks(int32_t n_prompt, int32_t max_new, int32_t n_samples,
                                       int32_t block_tokens);
 
+/* ---------------------------------------------------------------- from files */
+
+/* What the files of a model say that decides its KV; also of architectures whose pass is not here.
+ * 0 and "": not said. */
+typedef struct pkv_kv_source {
+    uint32_t struct_size;
+    char format[16];       /* "config.json", "gguf", "llama2.c" */
+    char architecture[64]; /* "LlamaForCausalLM", "llama" */
+    char license[128];
+    pkv_kv_geometry geometry; /* dtype: that of the weights if K and V can have it, else f16. Layers
+                                 without K and V (recurrent ones) are not counted */
+    int32_t n_heads;
+    int32_t mla_head_dim; /* MLA: half of what one head's K and V would take without it */
+    int32_t vocab, hidden, context;
+    int32_t n_experts;
+    char weight_type[16]; /* "bf16", "Q8_0": of most bytes, or as the configuration says */
+    int64_t n_parameters; /* of the tensors, else counted from the dimensions of a Llama-type
+                             model */
+    bool counted;         /* n_parameters are such a count */
+    size_t weight_bytes;  /* of the tensors; 0: no weight files */
+} pkv_kv_source;
+#define PKV_KV_SOURCE_INIT                                                                         \
+    {                                                                                              \
+        .struct_size = sizeof(pkv_kv_source)                                                       \
+    }
+/* Read a config.json, a folder that holds one, a .safetensors beside one, a .gguf or a .bin. Of
+ * weight files only the tables of tensors are read. `log` also gets warnings about what could not
+ * be taken into account. *out on success only.
+ *   PKV_E_INVALID_ARG null; PKV_E_ABI; PKV_E_IO; PKV_E_NO_MEMORY
+ *   PKV_E_FORMAT      malformed, out of range, or keys are missing: the log names them
+ *   PKV_E_UNSUPPORTED layers of different shapes */
+PKV_API PKV_NODISCARD pkv_status pkv_kv_source_read(const char *path, const pkv_logger *log,
+                                                    const pkv_allocator *alloc, pkv_kv_source *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -159,11 +159,12 @@ pkv_status pkv__config_from_llama2c(const pkv__tensor_file *file, const pkv_logg
 
 /* ---------------------------------------------------------------- config.json */
 
-/* Read a file beside `path`, or in it. PKV_OK with nothing in *out if it is missing and may be. */
-static pkv_status read_beside(const char *path, bool is_folder, const char *name, bool may_miss,
-                              const pkv_logger *log, const pkv_allocator *alloc, pkv__file_map *out)
+pkv_status pkv__config_file(const char *path, const char *name, bool may_miss,
+                            const pkv_logger *log, const pkv_allocator *alloc, pkv__file_map *out)
 {
+    struct stat info;
     size_t bytes;
+    const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     char *full = pkv__path_join(alloc, path, is_folder, name, &bytes);
     if (!full) return PKV_E_NO_MEMORY;
     pkv_status status = PKV_OK;
@@ -176,13 +177,10 @@ static pkv_status read_beside(const char *path, bool is_folder, const char *name
 static pkv_status read_json(const char *path, const pkv_logger *log, const pkv_allocator *alloc,
                             pkv__model_config *out)
 {
-    struct stat info;
     pkv__file_map config = { 0 }, generation = { 0 };
-    const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    pkv_status status = read_beside(path, is_folder, "config.json", false, log, alloc, &config);
+    pkv_status status = pkv__config_file(path, "config.json", false, log, alloc, &config);
     if (status == PKV_OK)
-        status =
-            read_beside(path, is_folder, "generation_config.json", true, log, alloc, &generation);
+        status = pkv__config_file(path, "generation_config.json", true, log, alloc, &generation);
     if (status == PKV_OK)
         status = pkv__config_parse_json((const char *)config.data, config.bytes,
                                         (const char *)generation.data, generation.bytes, log, out);

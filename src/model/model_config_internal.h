@@ -29,6 +29,16 @@ PKV_NODISCARD pkv_status pkv__config_add_eos(pkv__model_config *c, int64_t id,
 /* All rules that tie fields: multiples, ranges, ids below vocab, rotary numbers. */
 PKV_NODISCARD pkv_status pkv__config_check(const pkv__model_config *c, const pkv_logger *log);
 
+/* A JSON object out of the bytes of file `name`; json_decref. PKV_E_FORMAT says where it breaks. */
+PKV_NODISCARD pkv_status pkv__config_object(const char *name, const char *text, size_t bytes,
+                                            const pkv_logger *log, struct json_t **out);
+/* The bytes of a file beside `path`, or in it if it is a folder; pkv__file_map_close. Nothing in
+ * *out and PKV_OK if it is missing and may be. */
+struct pkv__file_map;
+PKV_NODISCARD pkv_status pkv__config_file(const char *path, const char *name, bool may_miss,
+                                          const pkv_logger *log, const pkv_allocator *alloc,
+                                          struct pkv__file_map *out);
+
 /* config.json and, if `generation` is not NULL, generation_config.json. */
 PKV_NODISCARD pkv_status pkv__config_parse_json(const char *config, size_t config_bytes,
                                                 const char *generation, size_t generation_bytes,

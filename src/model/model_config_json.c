@@ -15,8 +15,8 @@ static const json_t *get(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-static pkv_status parse_object(const char *name, const char *text, size_t bytes,
-                               const pkv_logger *log, json_t **out)
+pkv_status pkv__config_object(const char *name, const char *text, size_t bytes,
+                              const pkv_logger *log, json_t **out)
 {
     json_error_t error;
     char shown[PKV__SHOWN];
@@ -262,12 +262,13 @@ pkv_status pkv__config_parse_json(const char *config, size_t config_bytes, const
     pkv__model_config c;
     json_t *object = NULL;
     pkv__config_init(&c);
-    pkv_status status = parse_object("config.json", config, config_bytes, log, &object);
+    pkv_status status = pkv__config_object("config.json", config, config_bytes, log, &object);
     if (status != PKV_OK) return status;
     status = read_config(object, log, &c);
     json_decref(object);
     if (status == PKV_OK && generation) {
-        status = parse_object("generation_config.json", generation, generation_bytes, log, &object);
+        status = pkv__config_object("generation_config.json", generation, generation_bytes, log,
+                                    &object);
         if (status != PKV_OK) return status;
         status = read_ids(object, "generation_config.json", log, &c);
         json_decref(object);

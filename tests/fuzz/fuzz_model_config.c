@@ -1,7 +1,9 @@
 /* Fuzz target: config.json, and after a byte 1 generation_config.json. What is accepted satisfies
- * every rule, and reading it again gives the same. */
+ * every rule, and reading it again gives the same. The reader of what decides KV sees the same
+ * text. */
 #include "fuzz.h"
 
+#include "model/kv_source.h"
 #include "model/model_config_internal.h"
 
 #include <string.h>
@@ -31,6 +33,24 @@ static void check_config(const pkv__model_config *c)
     }
 }
 
+static void check_source(const char *text, size_t n)
+{
+    pkv_kv_source s = PKV_KV_SOURCE_INIT;
+    int n_lines = 0;
+    const pkv_logger log = { check_log, &n_lines };
+    const pkv_kv_geometry *g = &s.geometry;
+    s.geometry = (pkv_kv_geometry)PKV_KV_GEOMETRY_INIT;
+    const pkv_status status = pkv__kv_source_json(text, n, &log, &s);
+    FUZZ_REQUIRE(status == PKV_OK || status == PKV_E_FORMAT || status == PKV_E_UNSUPPORTED);
+    FUZZ_REQUIRE(status == PKV_OK || n_lines >= 1);
+    if (status != PKV_OK) return;
+    FUZZ_REQUIRE(g->n_layers >= 1 && g->n_layers <= PKV__MAX_LAYERS);
+    FUZZ_REQUIRE(g->n_window_layers >= 0 && g->n_window_layers <= g->n_layers);
+    FUZZ_REQUIRE((g->n_window_layers > 0) == (g->window_tokens > 0));
+    FUZZ_REQUIRE((g->latent_dim > 0) == (g->n_kv_heads == 0 && g->head_dim == 0));
+    FUZZ_REQUIRE(s.n_parameters >= 0 && s.counted == (s.n_parameters > 0));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
@@ -40,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int n_lines = 0;
     const pkv_logger log = { check_log, &n_lines };
     if (size == 0) return 0; /* an empty file ends before any reader */
+    check_source(text, n);
     const pkv_status status =
         pkv__config_parse_json(text, n, cut ? cut + 1 : NULL, cut ? size - n - 1 : 0, &log, &c);
     FUZZ_REQUIRE(status == PKV_OK || status == PKV_E_FORMAT || status == PKV_E_UNSUPPORTED ||
@@ -75,6 +96,12 @@ const fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("{" BASE ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2},"
               "\"partial_rotary_factor\":0.5,\"layer_types\":[\"full_attention\"]}"),
     FUZZ_SEED("{\"model_type\":\"mistral\",\"sliding_window\":4096}\1"),
+    FUZZ_SEED("{" BASE ",\"kv_lora_rank\":512,\"qk_rope_head_dim\":64,\"qk_nope_head_dim\":128,"
+              "\"v_head_dim\":128}"),
+    FUZZ_SEED("{\"text_config\":{" BASE ",\"sliding_window\":64,\"sliding_window_pattern\":2,"
+              "\"hidden_act\":\"silu\"}}"),
+    FUZZ_SEED("{" BASE ",\"sliding_window\":8,\"layer_types\":[\"full_attention\","
+              "\"sliding_attention\",\"mamba\",\"other\",\"sliding_attention\"]}"),
 };
 const size_t fuzz_n_seeds = sizeof(fuzz_seeds) / sizeof(fuzz_seeds[0]);
 
@@ -108,6 +135,10 @@ const char *const fuzz_words[] = {
     "\"yarn\"",
     "\"longrope\"",
     "\"sliding_window\"",
+    "\"sliding_attention\"",
+    "\"layer_types\"",
+    "\"kv_lora_rank\"",
+    "\"text_config\"",
     "\"partial_rotary_factor\"",
     "\\u0000",
     "\\n",
