@@ -9,7 +9,9 @@
  * Exact: a row has the same bits in every batch and however its sequence is cut into passes. The
  * products promise it (gemm.h). Attention promises it among calls of short sequences and among
  * calls of long ones, whose kernels add in different orders (docs/numerics.md, "Same bits"); so all
- * calls here are short: a sequence of more rows goes through in pieces. */
+ * calls here are short: a sequence of more rows goes through in pieces.
+ *
+ * Fast: the batch goes to attention whole, and products of many rows in an order of their own. */
 #include "model/forward.h"
 
 #include "common/threads.h"
@@ -29,7 +31,7 @@
 struct pkv__forward {
     pkv__forward_config cfg;
     const pkv__weights *w;
-    const pkv__gemm_ops *ops;
+    pkv__gemm_fast_ops ops;
     int32_t q_width, kv_width, piece_rows; /* piece_rows: of a sequence, in one call of attention */
     float *x, *h;                          /* h: at least as wide as hidden and q */
     float *q, *k, *v;
@@ -93,7 +95,8 @@ static pkv_status check_config(const pkv__forward_config *cfg)
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "a pass of %d tokens, %d rows of logits and %d positions: from 1 on",
                            cfg->max_batch_tokens, cfg->max_logit_rows, cfg->max_positions);
-    if (!pkv__gemm_find(cfg->isa))
+    pkv__gemm_fast_ops ops;
+    if (!pkv__gemm_find_fast(cfg->isa, &ops))
         return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "level %s is not on this machine",
                            pkv_isa_name(cfg->isa));
     return PKV_OK;
@@ -104,7 +107,8 @@ pkv_status pkv__forward_create(const pkv__forward_config *cfg, pkv__forward **ou
     pkv_status status = check_config(cfg);
     if (status != PKV_OK) return status;
     const pkv__model_config *c = &cfg->weights->config;
-    pkv__forward f = { .cfg = *cfg, .w = cfg->weights, .ops = pkv__gemm_find(cfg->isa) };
+    pkv__forward f = { .cfg = *cfg, .w = cfg->weights };
+    pkv__gemm_find_fast(cfg->isa, &f.ops);
     f.q_width = c->n_heads * c->head_dim;
     f.kv_width = c->n_kv_heads * c->head_dim;
     f.piece_rows = pkv__max_i32(1, SHORT_STATES / (c->n_heads / c->n_kv_heads));
@@ -240,7 +244,8 @@ static void product(pkv__forward *f, int32_t m, const float *x, const pkv__matri
                     bool add)
 {
     const double start_s = now_s();
-    pkv__gemm(f->ops, f->cfg.threads, m, x, w->k, w, y, w->n, add);
+    if (f->cfg.fast) pkv__gemm_fast(&f->ops, f->cfg.threads, m, x, w->k, w, y, w->n, add);
+    else pkv__gemm(f->ops.exact, f->cfg.threads, m, x, w->k, w, y, w->n, add);
     f->times.products_s += now_s() - start_s;
 }
 
@@ -332,6 +337,7 @@ static pkv_status attend_all(const attn_call *a)
 {
     const pkv__batch *b = a->b;
     pkv_status status = PKV_OK;
+    if (a->f->cfg.fast) return attend(a, 0, b->n_seqs, b->q_indptr, b->kv_len);
     for (int32_t s = 0; s < b->n_seqs && status == PKV_OK;) {
         int32_t end = s;
         while (end < b->n_seqs && b->q_indptr[end + 1] - b->q_indptr[end] <= a->f->piece_rows)

@@ -32,6 +32,20 @@ typedef struct pkv__gemm_ops {
                  const uint16_t *w, float *y, int64_t ldy, bool add);
 } pkv__gemm_ops;
 
+/* Kernels for many rows of x in an order of their own: as fast as they go, outside the promise
+ * above. They take rows of x and rows of W in multiples of `rows` and `cols`, and k in multiples of
+ * `k_step`; from `least_m` rows of x on they are faster than the others. */
+typedef struct pkv__gemm_packed {
+    void (*run)(int32_t m, int32_t n0, int32_t n1, int32_t k, const float *x, int64_t ldx,
+                const void *w, float *y, int64_t ldy, bool add); /* NULL: there is none */
+    int32_t rows, cols, k_step, least_m;
+} pkv__gemm_packed;
+
+typedef struct pkv__gemm_fast_ops {
+    const pkv__gemm_ops *exact; /* for what the others do not take */
+    pkv__gemm_packed f32, bf16;
+} pkv__gemm_fast_ops;
+
 /* The kernels of a level: PKV_ISA_BEST or one that pkv_isa_check accepts (avx512bf16 and amx have
  * those of avx512: the promise above leaves them nothing else). NULL: not on this machine. */
 const pkv__gemm_ops *pkv__gemm_find(pkv_isa isa);
@@ -40,5 +54,12 @@ const pkv__gemm_ops *pkv__gemm_find(pkv_isa isa);
  * threads; NULL: the calling thread. Nothing is allocated. x and y do not overlap. */
 void pkv__gemm(const pkv__gemm_ops *ops, struct pkv__threads *threads, int32_t m, const float *x,
                int64_t ldx, const pkv__matrix *w, float *y, int64_t ldy, bool add);
+
+/* The same with other bits, faster for many rows of x. Products of bf16 weights may round x to
+ * bf16. A row's bits depend on m. */
+bool pkv__gemm_find_fast(pkv_isa isa, pkv__gemm_fast_ops *out); /* false: not on this machine */
+void pkv__gemm_fast(const pkv__gemm_fast_ops *ops, struct pkv__threads *threads, int32_t m,
+                    const float *x, int64_t ldx, const pkv__matrix *w, float *y, int64_t ldy,
+                    bool add);
 
 #endif

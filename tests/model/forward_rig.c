@@ -110,6 +110,7 @@ void rig_make(rig *r, const pkv__weights *w, const rig_options *o, int32_t token
                                       .max_batch_tokens = MAX_BATCH,
                                       .max_logit_rows = MAX_BATCH,
                                       .max_positions = w->config.context,
+                                      .fast = o->fast,
                                       .log = log_to(&r->log),
                                       .alloc = count_memory(&r->memory, -1) };
     assert_int_equal(pkv__forward_create(&cfg, &r->fwd), PKV_OK);

@@ -16,6 +16,7 @@ typedef struct rig_options {
     int32_t n_threads, block_tokens;
     pkv_dtype kv_dtype;
     uint64_t seed; /* of the order of blocks */
+    bool fast;
 } rig_options;
 
 typedef struct rig {

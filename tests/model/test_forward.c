@@ -14,7 +14,7 @@ typedef struct work {
     float *want[N_SEQS]; /* [n][vocab], of a lone prefill */
 } work;
 
-static const rig_options plain = { PKV_ISA_SCALAR, 1, 16, PKV_F32, 1 };
+static const rig_options plain = { PKV_ISA_SCALAR, 1, 16, PKV_F32, 1, false };
 
 static work make_work(const pkv__weights *w, const rig_options *o, uint64_t seed)
 {

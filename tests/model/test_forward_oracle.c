@@ -123,7 +123,7 @@ static void check(const pkv__weights *w, const pkv__weights *exact, pkv_isa isa,
     draw_tokens(2, w->config.vocab, tokens, N_TOKENS);
     for (int32_t i = 0; i < N_TOKENS; i++)
         oracle_token(&o, tokens[i], i, want + i * w->config.vocab);
-    rig_make(&r, w, &(rig_options){ isa, 1, 7, PKV_F32, 2 }, N_TOKENS);
+    rig_make(&r, w, &(rig_options){ isa, 1, 7, PKV_F32, 2, false }, N_TOKENS);
     rig_run(&r, tokens, N_TOKENS, 23, got);
     compare(what, got, want, (int64_t)N_TOKENS * w->config.vocab, share);
     rig_drop(&r);

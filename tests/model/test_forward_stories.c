@@ -113,7 +113,7 @@ static void three_formats(void **state)
     (void)state;
     static float logits[3][N_IDS * VOCAB];
     const golden g = read_golden();
-    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, first_seed() };
+    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, first_seed(), false };
     for (size_t k = 0; k < PKV_ARRAY_LEN(names); k++) {
         int32_t ids[N_IDS];
         pkv__weights w = load_stories(names[k], PKV_F32);
@@ -136,7 +136,7 @@ static void every_level(void **state)
     const int32_t n = rig_levels(levels);
     for (int32_t l = 0; l < n; l++) {
         int32_t ids[N_IDS];
-        generate(&w, &(rig_options){ levels[l], 2, 5, PKV_F32, 3 }, ids, logits);
+        generate(&w, &(rig_options){ levels[l], 2, 5, PKV_F32, 3, false }, ids, logits);
         check_golden(pkv_isa_name(levels[l]), &g, ids, logits);
     }
     pkv__weights_free(&w);
@@ -148,7 +148,7 @@ static void prefill_is_decode(void **state)
     static float decoded[N_IDS * VOCAB], prefilled[N_IDS * VOCAB];
     static const int32_t chunks[] = { N_IDS, 100, 7, 3 };
     int32_t ids[N_IDS];
-    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, 5 };
+    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, 5, false };
     pkv__weights w = load_stories(names[0], PKV_F32);
     generate(&w, &o, ids, decoded);
     for (size_t k = 0; k < PKV_ARRAY_LEN(chunks); k++) {
@@ -171,7 +171,7 @@ static void rounded(void **state)
         rig r;
         pkv__weights w = load_stories(names[variant], variant == 0 ? PKV_BF16 : PKV_F32);
         const pkv_dtype kv = variant == 0 ? PKV_F32 : PKV_BF16;
-        rig_make(&r, &w, &(rig_options){ PKV_ISA_BEST, 1, 16, kv, 6 }, N_IDS);
+        rig_make(&r, &w, &(rig_options){ PKV_ISA_BEST, 1, 16, kv, 6, false }, N_IDS);
         rig_run(&r, g.ids, N_IDS, N_IDS, logits);
         near(variant == 0 ? "bf16 weights" : "bf16 keys", logits, g.first, 2e-2);
         near(variant == 0 ? "bf16 weights" : "bf16 keys", logits + (N_IDS - 1) * VOCAB, g.last,
@@ -181,13 +181,31 @@ static void rounded(void **state)
     }
 }
 
+/* The fast pass in another order of additions: the same bound. */
+static void fast(void **state)
+{
+    (void)state;
+    static float logits[N_IDS * VOCAB];
+    const golden g = read_golden();
+    pkv__weights w = load_stories(names[0], PKV_F32);
+    rig r;
+    rig_make(&r, &w, &(rig_options){ PKV_ISA_BEST, 2, 16, PKV_F32, 9, true }, N_IDS);
+    rig_run(&r, g.ids, N_IDS, N_IDS, logits);
+    near("fast", logits, g.first, 1e-4);
+    near("fast", logits + (N_IDS - 1) * VOCAB, g.last, 1e-4);
+    for (int32_t i = 0; i + 1 < N_IDS; i++)
+        assert_int_equal(argmax(logits + i * VOCAB), g.ids[i + 1]);
+    rig_drop(&r);
+    pkv__weights_free(&w);
+}
+
 /* The order of rows in a file shows from position 1 on: at 0 nothing is turned. */
 static void wrong_order_of_rows_is_seen(void **state)
 {
     (void)state;
     static float right[4 * VOCAB], wrong[4 * VOCAB];
     const golden g = read_golden();
-    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, 7 };
+    const rig_options o = { PKV_ISA_BEST, 1, 16, PKV_F32, 7, false };
     pkv__weights w = load_stories(names[0], PKV_F32);
     char path[1024];
     shared_path(names[0], path, sizeof(path));
@@ -219,6 +237,7 @@ int main(void)
         cmocka_unit_test(every_level),
         cmocka_unit_test(prefill_is_decode),
         cmocka_unit_test(rounded),
+        cmocka_unit_test(fast),
         cmocka_unit_test(wrong_order_of_rows_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

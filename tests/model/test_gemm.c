@@ -145,7 +145,9 @@ static void levels_exist(void **state)
         assert_int_equal(pkv__gemm_find(levels[l]) != NULL, runs);
         if (!runs) fprintf(stderr, "# SKIPPED level %s\n", pkv_isa_name(levels[l]));
     }
+    pkv__gemm_fast_ops ops;
     assert_null(pkv__gemm_find((pkv_isa)99));
+    assert_false(pkv__gemm_find_fast((pkv_isa)99, &ops));
 }
 
 static void small_shapes(void **state)
@@ -275,6 +277,88 @@ static void parts_of_rows(void **state)
     drop(&f);
 }
 
+/* ---------------------------------------------------------------- packed */
+
+/* Within `share` of the sum of |x w|, with a double of its own; what lies between rows stays. */
+static void check_packed(const fixture *f, const pkv__gemm_fast_ops *ops,
+                         struct pkv__threads *threads, pkv_dtype dtype, bool add, double share)
+{
+    const float *w32 = dtype == PKV_BF16 ? f->wide : f->w32;
+    const pkv__matrix w = { dtype == PKV_BF16 ? (const void *)f->w16 : f->w32, dtype, f->n, f->k };
+    float *got = malloc((size_t)(f->m * f->ldy) * sizeof(float));
+    assert_non_null(got);
+    memcpy(got, f->y_first, (size_t)(f->m * f->ldy) * sizeof(float));
+    pkv__gemm_fast(ops, threads, f->m, f->x, f->ldx, &w, got, f->ldy, add);
+    for (int64_t at = 0; at < f->m * f->ldy; at++) {
+        const int64_t i = at / f->ldy, r = at % f->ldy;
+        double want = r >= f->n || add ? f->y_first[at] : 0, size = fabs(want) + 1e-30;
+        for (int32_t p = 0; r < f->n && p < f->k; p++) {
+            const double product = (double)f->x[i * f->ldx + p] * w32[r * f->k + p];
+            want += product;
+            size += fabs(product);
+        }
+        if (!(fabs(got[at] - want) <= share * size))
+            fail_msg("%s, m %d n %d k %d: row %lld column %lld is %g, not %g", ops->exact->name,
+                     f->m, f->n, f->k, (long long)i, (long long)r, (double)got[at], want);
+    }
+    free(got);
+}
+
+static void packed_products(void **state)
+{
+    (void)state;
+    static const int32_t shapes[][3] = { { 8, 48, 16 },    { 6, 16, 1 },    { 31, 97, 254 },
+                                         { 50, 100, 258 }, { 200, 49, 70 }, { 9, 200, 1300 },
+                                         { 24, 144, 526 }, { 5, 100, 300 }, { 40, 15, 64 } };
+    pkv__rng rng;
+    pkv__rng_init(&rng, first_seed(), 6, 0);
+    struct pkv__threads *threads = threads_of(3);
+    int32_t n_packed = 0;
+    for (size_t l = 0; l < PKV_ARRAY_LEN(levels); l++) {
+        pkv__gemm_fast_ops ops;
+        if (!pkv__gemm_find_fast(levels[l], &ops)) continue;
+        assert_ptr_equal(ops.exact, pkv__gemm_find(levels[l]));
+        n_packed += (ops.f32.run != NULL) + (ops.bf16.run != NULL);
+        ops.f32.least_m = ops.bf16.least_m = 1;
+        for (size_t i = 0; i < PKV_ARRAY_LEN(shapes); i++) {
+            fixture f = make(&rng, shapes[i][0], shapes[i][1], shapes[i][2]);
+            for (int add = 0; add < 2; add++) {
+                /* A sum of k products in float32, in any order; x rounded to 8 bits. */
+                check_packed(&f, &ops, i % 2 ? threads : NULL, PKV_F32, add, 0x1p-24 * (f.k + 2));
+                check_packed(&f, &ops, i % 2 ? threads : NULL, PKV_BF16, add,
+                             0x1p-8 + 0x1p-23 * (f.k + 2));
+            }
+            drop(&f);
+        }
+    }
+    if (pkv_isa_check(PKV_ISA_AVX2, NULL) == PKV_OK) assert_true(n_packed > 0);
+    pkv__threads_destroy(threads);
+}
+
+/* Below the number of rows from which on packing pays, and where there is no packed kernel, the
+ * bits are those of the exact products. */
+static void few_rows_are_exact(void **state)
+{
+    (void)state;
+    pkv__rng rng;
+    pkv__rng_init(&rng, first_seed(), 7, 0);
+    fixture f = make(&rng, 15, 50, 64);
+    float want[15 * 80], got[15 * 80];
+    assert_true(f.ldy <= 80);
+    for (size_t l = 0; l < PKV_ARRAY_LEN(levels); l++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            pkv__gemm_fast_ops ops;
+            const pkv__matrix w = { bf16 ? (const void *)f.w16 : f.w32, bf16 ? PKV_BF16 : PKV_F32,
+                                    f.n, f.k };
+            if (!pkv__gemm_find_fast(levels[l], &ops)) continue;
+            memcpy(got, f.y_first, (size_t)(f.m * f.ldy) * sizeof(float));
+            expect(&f, w.dtype, false, want);
+            pkv__gemm_fast(&ops, NULL, f.m, f.x, f.ldx, &w, got, f.ldy, false);
+            same_bits(&f, ops.exact->name, got, want);
+        }
+    drop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +369,8 @@ int main(void)
         cmocka_unit_test(rows_do_not_see_each_other),
         cmocka_unit_test(minus_zero),
         cmocka_unit_test(parts_of_rows),
+        cmocka_unit_test(packed_products),
+        cmocka_unit_test(few_rows_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

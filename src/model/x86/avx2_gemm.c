@@ -8,6 +8,10 @@
 #define LANES 8
 #define TILE_M 3
 #define TILE_N 2
+#define COPY_M 12
+#define PACKED_M 6
+#define PACKED_V 2
+#define X_PER_ELEMENT 1
 #define ALONE_N 4
 
 typedef __m256 vec;
@@ -20,6 +24,11 @@ static inline vec zero(void)
 static inline vec load_f32(const float *p)
 {
     return _mm256_loadu_ps(p);
+}
+
+static inline void store(float *p, vec v)
+{
+    _mm256_storeu_ps(p, v);
 }
 
 static inline vec widen(__m128i half)
@@ -67,6 +76,34 @@ static inline float fold(const vec s[2])
     return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 
+static inline vec sum(vec a, vec b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline vec put_product(const float *x, vec w, vec s)
+{
+    return _mm256_fmadd_ps(_mm256_set1_ps(*x), w, s);
+}
+
+static inline void take_x(float *to, const float *x, int32_t n)
+{
+    memcpy(to, x, (size_t)n * sizeof(*to));
+}
+
+static inline __m128 load_quad(const void *w, int64_t at)
+{
+    return _mm_loadu_ps((const float *)w + at);
+}
+
+static inline float load_one(const void *w, int64_t at)
+{
+    return ((const float *)w)[at];
+}
+
+#include "model/vector/gemm_packed.inc"
 #include "model/vector/gemm_tiles.inc"
 
 const pkv__gemm_ops pkv__gemm_avx2 = { "avx2", product_f32, product_bf16 };
+
+const pkv__gemm_packed pkv__packed_f32_avx2 = { packed, PACKED_M, PACKED_N, X_PER_ELEMENT, 192 };

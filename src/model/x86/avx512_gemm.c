@@ -3,10 +3,15 @@
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LANES 16
 #define TILE_M 4
 #define TILE_N 6
+#define COPY_M 0
+#define PACKED_M 8
+#define PACKED_V 3
+#define X_PER_ELEMENT 1
 #define ALONE_N 8
 
 typedef __m512 vec;
@@ -19,6 +24,11 @@ static inline vec zero(void)
 static inline vec load_f32(const float *p)
 {
     return _mm512_loadu_ps(p);
+}
+
+static inline void store(float *p, vec v)
+{
+    _mm512_storeu_ps(p, v);
 }
 
 static inline vec widen(__m256i half)
@@ -64,6 +74,34 @@ static inline float fold(const vec s[1])
     return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 
+static inline vec sum(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vec put_product(const float *x, vec w, vec s)
+{
+    return _mm512_fmadd_ps(_mm512_set1_ps(*x), w, s);
+}
+
+static inline void take_x(float *to, const float *x, int32_t n)
+{
+    memcpy(to, x, (size_t)n * sizeof(*to));
+}
+
+static inline __m128 load_quad(const void *w, int64_t at)
+{
+    return _mm_loadu_ps((const float *)w + at);
+}
+
+static inline float load_one(const void *w, int64_t at)
+{
+    return ((const float *)w)[at];
+}
+
+#include "model/vector/gemm_packed.inc"
 #include "model/vector/gemm_tiles.inc"
 
 const pkv__gemm_ops pkv__gemm_avx512 = { "avx512", product_f32, product_bf16 };
+
+const pkv__gemm_packed pkv__packed_f32_avx512 = { packed, PACKED_M, PACKED_N, X_PER_ELEMENT, 192 };
