@@ -2,11 +2,17 @@
  *
  *   logits of the live beams --pkv__beam_advance--> for each new beam: parent, token
  *
- * Definition: Hugging Face Transformers (generation/beam_search.py, BeamSearchScorer, v4.40),
- * greedy mode: of all (beam, token) pairs the 2 * width best by cumulative logprob (ties: lower
- * beam, then lower id); those that end (EOS, stop id) with rank < width become candidates with
- * score sum / length^penalty, length counting the ending token; the first `width` others live on.
- */
+ * Definition: Hugging Face Transformers (generation/beam_search.py, BeamSearchScorer, v4.40 to
+ * v4.49), without sampling. All (beam, token) pairs are ranked by cumulative logprob (ties: lower
+ * beam, larger logit, lower id). Those with rank < width that end (EOS, stop id) become candidates
+ * with score sum / length^penalty, length counting the ending token, and of more than `width`
+ * candidates the worst is dropped; the first `width` others live on. With `width` candidates the
+ * search is done: with early_stopping at once, else when the worst candidate's score is at least
+ * that of the best pair of this step, ended or not, as if it ended here. At max_new the live beams
+ * become candidates too, unless the search is done in that very step.
+ *
+ * Unlike there, a pair of probability 0 is no pair: a small vocabulary, or one that a bias forbids
+ * most of, gives fewer than `width` live beams. Sums are float64. */
 #ifndef PKV_MODEL_BEAM_H
 #define PKV_MODEL_BEAM_H
 
@@ -45,12 +51,15 @@ typedef struct pkv__beam_next {
  * is done (stopping rule reached, or max_new). O(width * vocab). */
 void pkv__beam_advance(pkv__beams *beams, const float *const *logits, pkv__beam_next *next);
 
-/* Output so far of live beam b, its cumulative logprob. For recomputing after preemption. */
+/* Output so far of live beam b: its length. For recomputing after preemption. */
 int32_t pkv__beam_output(const pkv__beams *beams, int32_t beam, const int32_t **ids);
 
-/* End now (cancel, deadline, context): live beams become candidates. */
+/* End now (cancel, deadline, context): live beams become candidates, unless they have no token yet.
+ * Nothing happens where the search is done. */
 void pkv__beam_finish(pkv__beams *beams);
-/* The best `n_return` candidates, best first; ids end with the ending token where there is one. */
+/* The best `n_return` candidates, best first (of equal scores the later one); ids end with the
+ * ending token where there is one. Fewer where there are no more, 0 before the search is done.
+ * finish: STOP with an ending token, LENGTH at max_new, else NONE, and the caller knows why. */
 int32_t pkv__beam_n_results(const pkv__beams *beams);
 void pkv__beam_result(const pkv__beams *beams, int32_t rank, const int32_t **ids, int32_t *n_ids,
                       float *score, pkv_finish *finish);

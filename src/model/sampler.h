@@ -46,4 +46,12 @@ int32_t pkv__argmax(const float *logits, int32_t n);
 /* out[i] = logits[i] - log(sum of exp), float64 inside; out may be logits. */
 void pkv__log_softmax(const float *logits, int32_t n, float *out);
 
+/* A row's probabilities without a copy of it: log of token i = (logits[i] - largest) - log_sum,
+ * with NaN and +infinity as above. largest is -infinity in a row without any finite logit. */
+typedef struct pkv__row_sum {
+    float largest;
+    double log_sum; /* of exp(logit - largest) */
+} pkv__row_sum;
+pkv__row_sum pkv__sum_row(const float *logits, int32_t n);
+
 #endif

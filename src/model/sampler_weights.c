@@ -120,14 +120,11 @@ int32_t pkv__argmax(const float *logits, int32_t n)
     return at;
 }
 
-void pkv__log_softmax(const float *logits, int32_t n, float *out)
+pkv__row_sum pkv__sum_row(const float *logits, int32_t n)
 {
     const float largest = pkv__tame_logit(logits[pkv__argmax(logits, n)]);
     double distance[SAMPLER_RUN], weight[SAMPLER_RUN], sum = 0;
-    if (largest == -INFINITY) {
-        for (int32_t i = 0; i < n; i++) out[i] = -INFINITY;
-        return;
-    }
+    if (largest == -INFINITY) return (pkv__row_sum){ largest, 0 };
     for (int32_t at = 0; at < n; at += SAMPLER_RUN) {
         const int32_t here = pkv__min_i32(SAMPLER_RUN, n - at);
         for (int32_t i = 0; i < here; i++)
@@ -136,7 +133,14 @@ void pkv__log_softmax(const float *logits, int32_t n, float *out)
         pkv__exp_run(distance, weight);
         sum += pkv__sum_run(weight);
     }
-    const double log_sum = pkv__det_log(sum);
-    for (int32_t i = 0; i < n; i++)
-        out[i] = (float)((double)pkv__tame_logit(logits[i]) - (double)largest - log_sum);
+    return (pkv__row_sum){ largest, pkv__det_log(sum) };
+}
+
+void pkv__log_softmax(const float *logits, int32_t n, float *out)
+{
+    const pkv__row_sum row = pkv__sum_row(logits, n);
+    for (int32_t i = 0; i < n; i++) {
+        const double above = (double)pkv__tame_logit(logits[i]) - (double)row.largest;
+        out[i] = row.largest == -INFINITY ? -INFINITY : (float)(above - row.log_sum);
+    }
 }
