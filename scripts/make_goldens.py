@@ -48,6 +48,12 @@ def yarn(**more):
     return {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, **more}
 
 
+def longrope(**more):
+    return {"rope_type": "longrope", "original_max_position_embeddings": 2048,
+            "short_factor": [1.0, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5],
+            "long_factor": [1.0, 1.1, 1.4, 2.0, 2.9, 3.5, 4.0, 4.5], **more}
+
+
 MODELS = {
     "llama2": model(4, 2, layers=3, beams=True),
     "llama2_tied": model(6, 2, head_dim=16, hidden=60, vocab=320, tied=True, eos=[2, 7], generation_eos=[7, 2, 9]),
@@ -61,9 +67,8 @@ MODELS = {
     "yarn": model(4, 2, head_dim=32, rope=yarn()),
     "yarn_factor": model(4, 2, rope=yarn(attention_factor=1.3, beta_fast=16.0, beta_slow=2.0)),
     "yarn_mscale": model(4, 2, head_dim=32, rope=yarn(mscale=0.707, mscale_all_dim=1.0)),
-    "longrope": model(4, 2, rope={"rope_type": "longrope", "original_max_position_embeddings": 2048,
-                                  "short_factor": [1.0, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5],
-                                  "long_factor": [1.0, 1.1, 1.4, 2.0, 2.9, 3.5, 4.0, 4.5]}),
+    "longrope": model(4, 2, rope=longrope()),
+    "longrope_factor": model(4, 2, rope=longrope(factor=16.0)),  # not the ratio of the lengths
     **{f"heads_{h}_{kv}": model(h, kv, head_dim=16, hidden=hidden, layers=1)
        for h, kv, hidden in ((8, 4, 64), (28, 4, 56), (9, 3, 72), (48, 2, 48), (8, 1, 64))},
 }

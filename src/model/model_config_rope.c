@@ -179,15 +179,13 @@ static pkv_status need(const source *s, pkv__rope_kind kind, bool has_original)
     return pkv__refuse(s->log, PKV_E_FORMAT, "config.json: %s.%s is missing", s->name, missing);
 }
 
-/* Where the trained length is known, it and the context give the factor: always for longrope, for
- * yarn when the file does not say. */
+/* Where the file gives no factor, the trained length and the context do. */
 static void derive_factor(const source *s, const pkv__model_config *c, bool has_original,
                           pkv__rope_config *r)
 {
     const double ratio = (double)c->context / r->original_context;
-    const bool by_ratio =
-        r->kind == PKV__ROPE_LONGROPE || (r->kind == PKV__ROPE_YARN && !get(s->object, "factor"));
-    if (has_original && by_ratio) r->factor = ratio > 1 ? ratio : 1;
+    const bool by_ratio = r->kind == PKV__ROPE_LONGROPE || r->kind == PKV__ROPE_YARN;
+    if (has_original && by_ratio && !get(s->object, "factor")) r->factor = ratio > 1 ? ratio : 1;
 }
 
 static pkv_status read_one(const source *s, const json_t *config, const pkv__model_config *c,

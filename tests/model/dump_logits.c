@@ -27,7 +27,7 @@ static void dump(void **state)
     if (status != PKV_OK) fail_msg("%s: %s", args->path, log.text);
     float *logits = malloc((size_t)n * (size_t)c.vocab * sizeof(*logits));
     assert_non_null(logits);
-    rig_make(&r, &w, &(rig_options){ PKV_ISA_BEST, 1, 16, PKV_F32, 1 }, n);
+    rig_make(&r, &w, &(rig_options){ PKV_ISA_BEST, 1, 16, PKV_F32, 1, false }, n);
     rig_run(&r, ids, n, n, logits);
     FILE *out = fopen(args->out, "wb");
     assert_non_null(out);

@@ -5,9 +5,10 @@
 #include "common/sha256.h"
 
 const char *const golden_names[] = {
-    "llama2",     "llama2_tied", "llama3",      "linear",    "dynamic",
-    "yarn",       "yarn_factor", "yarn_mscale", "longrope",  "heads_8_4",
-    "heads_28_4", "heads_9_3",   "heads_48_2",  "heads_8_1", NULL,
+    "llama2",    "llama2_tied", "llama3",      "linear",     "dynamic",
+    "yarn",      "yarn_factor", "yarn_mscale", "longrope",   "longrope_factor",
+    "heads_8_4", "heads_28_4",  "heads_9_3",   "heads_48_2", "heads_8_1",
+    NULL,
 };
 
 static const json_t *need(const json_t *object, const char *key)

@@ -140,6 +140,10 @@ static void other_scalings(void **state)
     assert_true(c.rope.kind == PKV__ROPE_LONGROPE && c.rope.factor == 2);
     assert_true(c.rope.n_short == 4 && c.rope.n_long == 4);
     assert_true(c.rope.short_factor[3] == 1.5 && c.rope.long_factor[3] == 4);
+    c = good("{" BASE ",\"original_max_position_embeddings\":1024,\"rope_scaling\":{\"type\":"
+             "\"longrope\",\"factor\":8,\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}",
+             NULL);
+    assert_true(c.rope.factor == 8); /* what is said wins over 2048 / 1024 */
     c = good("{" BASE ",\"rope_scaling\":{\"rope_type\":\"default\"}}", NULL);
     assert_int_equal(c.rope.kind, PKV__ROPE_DEFAULT);
 }

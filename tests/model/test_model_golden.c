@@ -47,7 +47,7 @@ static void run_probe(const golden *g, const pkv__weights *w, const rig_options 
     rig_drop(&r);
 }
 
-static const rig_options usual = { PKV_ISA_BEST, 1, 8, PKV_F32, 4 };
+static const rig_options usual = { PKV_ISA_BEST, 1, 8, PKV_F32, 4, false };
 
 static double range(const double *x, int32_t n)
 {
@@ -238,8 +238,10 @@ static void every_level(void **state)
     golden g = golden_open("llama3");
     pkv__weights w = load(&g, GOLDEN_F32, PKV_F32);
     for (int32_t l = 0; l < n; l++) {
-        run_probe(&g, &w, &(rig_options){ levels[l], 2, 5, PKV_F32, 9 }, logits);
-        check_logits(&g, pkv_isa_name(levels[l]), logits, BOUND);
+        for (int fast = 0; fast < 2; fast++) {
+            run_probe(&g, &w, &(rig_options){ levels[l], 2, 5, PKV_F32, 9, fast }, logits);
+            check_logits(&g, pkv_isa_name(levels[l]), logits, BOUND);
+        }
     }
     pkv__weights_free(&w);
     golden_close(&g);
