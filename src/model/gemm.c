@@ -36,6 +36,10 @@ const pkv__gemm_ops *pkv__gemm_find(pkv_isa isa)
     case PKV_ISA_AVX2:
         return &pkv__gemm_avx2;
 #endif
+#if PKV_HAVE_NEON
+    case PKV_ISA_NEON:
+        return &pkv__gemm_neon;
+#endif
     default:
         return &pkv__gemm_scalar; /* the same bits */
     }

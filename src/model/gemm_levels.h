@@ -11,7 +11,7 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-extern const pkv__gemm_ops pkv__gemm_scalar, pkv__gemm_avx2, pkv__gemm_avx512;
+extern const pkv__gemm_ops pkv__gemm_scalar, pkv__gemm_avx2, pkv__gemm_avx512, pkv__gemm_neon;
 extern const pkv__gemm_packed pkv__packed_f32_avx2, pkv__packed_f32_avx512,
     pkv__packed_bf16_avx512bf16;
 
