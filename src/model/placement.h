@@ -82,8 +82,9 @@ typedef struct pkv__place_ops {
     void (*step_abort)(pkv__placement *p);
 
     /* Move these sequences' bytes to the host pool and back, together, whole: shared blocks once.
-     * suspend: PKV_E_NO_BLOCKS the host pool is full; PKV_E_UNSUPPORTED there is none.
-     * resume: PKV_E_NO_BLOCKS also below the watermark. A suspended sequence can be closed. */
+     * What was reserved beyond the committed tokens is given back. suspend: PKV_E_NO_BLOCKS the
+     * host pool is full; PKV_E_UNSUPPORTED there is none. resume: PKV_E_NO_BLOCKS also below the
+     * watermark. A suspended sequence can be closed. */
     pkv_status (*suspend)(pkv__placement *p, const int32_t *seqs, int32_t n);
     pkv_status (*resume)(pkv__placement *p, const int32_t *seqs, int32_t n, int32_t watermark);
     /* Bytes that suspend would move; blocks that only these sequences hold. */

@@ -442,12 +442,15 @@ static pkv_status paged_check(const pkv__placement *base)
         status = check_seq(p, i);
     }
     if (status != PKV_OK) return status;
-    const int32_t open_seqs = pkv__paged_stats(p).open_seqs;
-    if (n_open == open_seqs && n_open == p->max_seqs - p->numbers.n_free) return PKV_OK;
+    const pkv_blockmgr_stats_t s = pkv__paged_stats(p);
+    const int32_t n_host = p->n_host_blocks > 0 ? p->n_host_blocks - 1 - s.free_host_blocks : 0;
+    const int32_t n_parked = pkv__paged_host_blocks(p);
+    if (n_open == s.open_seqs && n_open == p->max_seqs - p->numbers.n_free && n_host == n_parked)
+        return PKV_OK;
     return pkv__refuse(&p->log, PKV_E_CORRUPT,
                        "placement: %d sequences live, %d are open in the manager, %d numbers are "
-                       "free of %d",
-                       n_open, open_seqs, p->numbers.n_free, p->max_seqs);
+                       "free of %d; %d host blocks are used, parked rows have %d",
+                       n_open, s.open_seqs, p->numbers.n_free, p->max_seqs, n_host, n_parked);
 }
 
 static const pkv__place_ops paged_ops = {

@@ -124,7 +124,8 @@ static inline pkv_blockmgr_stats_t pkv__paged_stats(const pkv__paged *p)
 /* ---- placement_paged.c */
 const int32_t *pkv__paged_row(const pkv__placement *base, int32_t seq, int32_t *n_ids);
 
-/* ---- placement_swap.c: functions of the table */
+/* ---- placement_swap.c: host blocks that parked sequences have; functions of the table */
+int32_t pkv__paged_host_blocks(const pkv__paged *p);
 pkv_status pkv__paged_suspend(pkv__placement *base, const int32_t *seqs, int32_t n);
 pkv_status pkv__paged_resume(pkv__placement *base, const int32_t *seqs, int32_t n,
                              int32_t watermark);

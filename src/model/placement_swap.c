@@ -83,19 +83,34 @@ pkv_status pkv__paged_suspend(pkv__placement *base, const int32_t *seqs, int32_t
     return status;
 }
 
-/* Different host blocks of parked rows. */
+/* Mark the host blocks of a parked row; how many were not marked. */
+static int32_t mark_host(const pkv__paged *p, int32_t seq, uint32_t mark)
+{
+    const int32_t *row = pkv__parked_row(p, seq);
+    int32_t n_new = 0;
+    for (int32_t at = 0; at < pkv__n_held(p, seq); at++) {
+        if (row[at] >= 0 || p->host_marks[-row[at]] == mark) continue;
+        p->host_marks[-row[at]] = mark;
+        n_new++;
+    }
+    return n_new;
+}
+
 static int32_t n_to_bring(const pkv__paged *p, const int32_t *seqs, int32_t n)
 {
     const uint32_t mark = pkv__fresh_mark(p->host_marks, p->n_host_blocks);
     int32_t n_blocks = 0;
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t *row = pkv__parked_row(p, seqs[i]);
-        for (int32_t at = 0; at < pkv__n_held(p, seqs[i]); at++) {
-            if (row[at] >= 0 || p->host_marks[-row[at]] == mark) continue;
-            p->host_marks[-row[at]] = mark;
-            n_blocks++;
-        }
-    }
+    for (int32_t i = 0; i < n; i++) n_blocks += mark_host(p, seqs[i], mark);
+    return n_blocks;
+}
+
+int32_t pkv__paged_host_blocks(const pkv__paged *p)
+{
+    if (p->n_host_blocks == 0) return 0;
+    const uint32_t mark = pkv__fresh_mark(p->host_marks, p->n_host_blocks);
+    int32_t n_blocks = 0;
+    for (int32_t i = 0; i < p->max_seqs; i++)
+        if (p->lives[i] == PKV__LIFE_PARKED) n_blocks += mark_host(p, i, mark);
     return n_blocks;
 }
 

@@ -272,8 +272,36 @@ static void undone(void **state)
         assert_int_equal(w.p->ops->committed(w.p, seq), 5);
         assert_int_equal(w.p->ops->committed(w.p, child), 5);
         world_check(&w);
+        assert_int_equal(w.p->ops->commit(w.p, seq, ids, 0), PKV_OK); /* the step is over */
         assert_int_equal(world_step(&w, seq, 4), PKV_OK);
         assert_int_equal(world_step(&w, child, 4), PKV_OK);
+        world_check(&w);
+        world_drop(&w);
+    }
+}
+
+/* Room for 20 tokens, 9 of them used: the rest is nobody's after a fork. */
+static void a_fork_returns_room(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < PKV_ARRAY_LEN(kinds); k++) {
+        world w;
+        int32_t ids[9], child, n_ids;
+        const int32_t more = 11;
+        const world_options o = world_plain(kinds[k]);
+        world_make(&w, &o);
+        world_prompt(&w, ids, 9);
+        const int32_t seq = world_prefilled(&w, ids, 9, 20, 2);
+        assert_int_equal(world_reserve(&w, &seq, &more, 1), PKV_OK);
+        w.p->ops->row(w.p, seq, &n_ids);
+        assert_int_equal(n_ids, 5);
+        assert_int_equal(world_fork(&w, seq, &child, 1), PKV_OK);
+        const int32_t both[2] = { seq, child };
+        for (int32_t i = 0; i < 2; i++) {
+            w.p->ops->row(w.p, both[i], &n_ids);
+            assert_int_equal(n_ids, 3);
+            assert_int_equal(w.p->ops->commit(w.p, both[i], ids, 1), PKV_E_STATE);
+        }
         world_check(&w);
         world_drop(&w);
     }
@@ -298,6 +326,12 @@ static void check_sees(void **state)
     world_expect_line(&w, "numbers", w.p->ops->check(w.p), PKV_E_CORRUPT, "1 sequences live");
     p->numbers.n_free++;
     w.log.n_lines = 0;
+    assert_int_equal(world_suspend(&w, &seq, 1), PKV_OK);
+    int32_t *row = pkv__parked_row(p, seq);
+    row[0] = -row[0]; /* as if it had stayed */
+    world_expect_line(&w, "host", w.p->ops->check(w.p), PKV_E_CORRUPT, "parked rows have 2");
+    row[0] = -row[0];
+    w.log.n_lines = 0;
     world_drop(&w);
 }
 
@@ -312,6 +346,7 @@ int main(void)
         cmocka_unit_test(bad_calls),
         cmocka_unit_test(bad_swaps),
         cmocka_unit_test(undone),
+        cmocka_unit_test(a_fork_returns_room),
         cmocka_unit_test(check_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,7 @@ static void same_bits_everywhere(void **state)
         for (int32_t d = 0; d < PKV_DTYPE_COUNT; d++) {
             rig r;
             float *want[2];
-            const rig_options o = { levels[l], 1, BLOCK_TOKENS, (pkv_dtype)d, seed };
+            const rig_options o = { levels[l], 1, BLOCK_TOKENS, (pkv_dtype)d, seed, false };
             rig_make(&r, &w, &o, 2 * N_TOKENS);
             for (int32_t k = 0; k < 2; k++) {
                 want[k] = malloc((size_t)N_TOKENS * (size_t)c.vocab * sizeof(float));
