@@ -15,6 +15,7 @@
 #include "model/forward.h"
 
 #include "common/threads.h"
+#include "model/gemm_dnnl.h"
 #include "model/model_ops.h"
 #include "pagedkv/attention.h"
 #include "pagedkv/moves.h"
@@ -32,6 +33,7 @@ struct pkv__forward {
     pkv__forward_config cfg;
     const pkv__weights *w;
     pkv__gemm_fast_ops ops;
+    struct pkv__dnnl *dnnl;                /* NULL: none */
     int32_t q_width, kv_width, piece_rows; /* piece_rows: of a sequence, in one call of attention */
     float *x, *h;                          /* h: at least as wide as hidden and q */
     float *q, *k, *v;
@@ -130,6 +132,16 @@ pkv_status pkv__forward_create(const pkv__forward_config *cfg, pkv__forward **ou
         pkv__free(&cfg->alloc, base, f.bytes);
         return pkv__refuse(&cfg->log, status, "no rotary table of %d dims", c->rope.rotary_dim);
     }
+    if (cfg->fast && f.w->embedding.dtype == PKV_BF16) {
+        const int32_t widest =
+            pkv__max_i32(pkv__max_i32(c->hidden, c->ffn), pkv__max_i32(f.q_width, f.kv_width));
+        status = pkv__dnnl_create(pkv__max_i32(cfg->max_batch_tokens, cfg->max_logit_rows), widest,
+                                  !cfg->threads, &cfg->alloc, &f.dnnl);
+        if (status == PKV_E_NO_MEMORY) {
+            pkv__free(&cfg->alloc, base, f.bytes);
+            return pkv__refuse(&cfg->log, status, "no memory for oneDNN's side of a pass");
+        }
+    }
     memcpy(base, &f, sizeof(f));
     *out = (pkv__forward *)(void *)base;
     return PKV_OK;
@@ -138,6 +150,7 @@ pkv_status pkv__forward_create(const pkv__forward_config *cfg, pkv__forward **ou
 void pkv__forward_destroy(pkv__forward *fwd)
 {
     if (!fwd) return;
+    pkv__dnnl_destroy(fwd->dnnl);
     const pkv_allocator alloc = fwd->cfg.alloc;
     pkv__free(&alloc, fwd, fwd->bytes);
 }
@@ -244,6 +257,12 @@ static void product(pkv__forward *f, int32_t m, const float *x, const pkv__matri
                     bool add)
 {
     const double start_s = now_s();
+    if (f->dnnl) {
+        const int32_t done = pkv__dnnl_gemm(f->dnnl, m, x, w->k, w, y, w->n, add);
+        m -= done;
+        x += (int64_t)done * w->k;
+        y += (int64_t)done * w->n;
+    }
     if (f->cfg.fast) pkv__gemm_fast(&f->ops, f->cfg.threads, m, x, w->k, w, y, w->n, add);
     else pkv__gemm(f->ops.exact, f->cfg.threads, m, x, w->k, w, y, w->n, add);
     f->times.products_s += now_s() - start_s;
