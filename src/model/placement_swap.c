@@ -28,7 +28,7 @@ static pkv_status move_bytes(pkv__paged *p, bool out, int32_t n)
                      : pkv_blocks_scatter(p->backend, host, p->move_ids + i, end - i, p->pool,
                                           p->base.block_bytes, p->n_blocks);
     }
-    p->n_swapped_bytes += (int64_t)n * (int64_t)p->base.block_bytes;
+    if (status == PKV_OK) p->n_swapped_bytes += (int64_t)n * (int64_t)p->base.block_bytes;
     return status;
 }
 

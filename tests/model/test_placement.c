@@ -248,6 +248,31 @@ static void bad_swaps(void **state)
     world_drop(&w);
 }
 
+/* The bytes cannot be moved, since the pool is said to end before them: all is as it was. */
+static void a_transfer_fails(void **state)
+{
+    (void)state;
+    world w;
+    int32_t ids[8];
+    const world_options o = world_plain(PKV_PLACE_PAGED);
+    world_make(&w, &o);
+    world_prompt(&w, ids, 8);
+    const int32_t seq = world_prefilled(&w, ids, 8, 30, 1);
+    pkv__paged *p = pkv__paged_of(w.p);
+    p->n_blocks = 2;
+    assert_int_equal(w.p->ops->suspend(w.p, &seq, 1), PKV_E_INVALID_ARG);
+    p->n_blocks = o.n_blocks;
+    world_check(&w);
+    assert_int_equal(world_suspend(&w, &seq, 1), PKV_OK);
+    p->n_blocks = 2;
+    assert_int_equal(w.p->ops->resume(w.p, &seq, 1, 0), PKV_E_INVALID_ARG);
+    p->n_blocks = o.n_blocks;
+    world_check(&w);
+    assert_int_equal(world_resume(&w, &seq, 1, 0), PKV_OK);
+    world_check(&w);
+    world_drop(&w);
+}
+
 /* ---------------------------------------------------------------- steps */
 
 static void undone(void **state)
@@ -345,6 +370,7 @@ int main(void)
         cmocka_unit_test(identity_of_content),
         cmocka_unit_test(bad_calls),
         cmocka_unit_test(bad_swaps),
+        cmocka_unit_test(a_transfer_fails),
         cmocka_unit_test(undone),
         cmocka_unit_test(a_fork_returns_room),
         cmocka_unit_test(check_sees),
