@@ -126,7 +126,7 @@ static void the_widest_search_finds_the_best_of_all(void **state)
         static listing l;
         static beam_found found[PKV__MAX_BEAMS];
         l = (listing){ .model = &m, .max_new = max_new, .penalty = (double)cfg.length_penalty };
-        list_all(&l, NULL, 0, 0);
+        list_all(&l, (const int32_t[]){ 0 }, 0, 0); /* nothing of it is read */
         qsort(l.at, (size_t)l.n, sizeof(*l.at), by_score);
         const int32_t n = beam_search(&m, &cfg, found);
         assert_int_equal(n, l.n < PKV__MAX_BEAMS ? l.n : PKV__MAX_BEAMS);
@@ -232,6 +232,55 @@ static void a_better_beam_keeps_the_search_going(void **state)
     assert_int_equal(next.n_beams, 0);
     expect_found(b, 0, 1, (const int32_t[]){ 2 }, log(0.3), PKV_FINISH_STOP);
     expect_found(b, 1, 3, (const int32_t[]){ 0, 0, 0 }, log(0.225), PKV_FINISH_LENGTH);
+    pkv__beam_destroy(b);
+}
+
+/* Of four tokens all equal, 0 ends; then rows that allow one token or none. Scores are whole
+ * multiples of one logarithm, so the first two candidates are exactly equal: the earlier one goes.
+ */
+static void of_equal_candidates_the_earliest_goes(void **state)
+{
+    (void)state;
+    static const int32_t end = 0;
+    const pkv__beam_config cfg = { .width = 2,
+                                   .n_return = 2,
+                                   .max_new = 9,
+                                   .vocab = 4,
+                                   .length_penalty = 1,
+                                   .end_ids = &end,
+                                   .n_end_ids = 1 };
+    const float all[4] = { 0 }, none[4] = { NAN, NAN, NAN, NAN };
+    const float only_3[4] = { NAN, NAN, NAN, 0 }, only_0[4] = { 0, NAN, NAN, NAN };
+    pkv__beams *b = NULL;
+    pkv__beam_next next;
+    assert_int_equal(pkv__beam_create(&cfg, NULL, &b), PKV_OK);
+    const float *rows[2] = { all, NULL };
+    pkv__beam_advance(b, rows, &next); /* candidate 0: -log 4 */
+    expect_live(&next, 2, (const int32_t[]){ 0, 0 }, (const int32_t[]){ 1, 2 });
+    rows[1] = only_3;
+    pkv__beam_advance(b, rows, &next); /* candidate 1 0: -2 log 4 / 2 */
+    expect_live(&next, 2, (const int32_t[]){ 1, 0 }, (const int32_t[]){ 3, 1 });
+    rows[0] = only_0;
+    rows[1] = none;
+    pkv__beam_advance(b, rows, &next); /* candidate 2 3 0: -log 4 / 3 */
+    assert_int_equal(next.n_beams, 0);
+    assert_int_equal(pkv__beam_n_results(b), 2);
+    expect_found(b, 0, 3, (const int32_t[]){ 2, 3, 0 }, -log(4) / 3, PKV_FINISH_STOP);
+    expect_found(b, 1, 2, (const int32_t[]){ 1, 0 }, -log(4), PKV_FINISH_STOP);
+    pkv__beam_destroy(b);
+}
+
+/* Sums that round to the same do not hide which logit is larger. */
+static void a_larger_logit_wins_where_sums_are_equal(void **state)
+{
+    (void)state;
+    const pkv__beam_config cfg = { .width = 1, .n_return = 1, .max_new = 2, .vocab = 3 };
+    const float logits[3] = { 0, 1e-30f, 1e-31f }, *row = logits;
+    pkv__beams *b = NULL;
+    pkv__beam_next next;
+    assert_int_equal(pkv__beam_create(&cfg, NULL, &b), PKV_OK);
+    pkv__beam_advance(b, &row, &next);
+    expect_live(&next, 1, (const int32_t[]){ 0 }, (const int32_t[]){ 1 });
     pkv__beam_destroy(b);
 }
 
@@ -382,6 +431,8 @@ int main(void)
         cmocka_unit_test(the_widest_search_finds_the_best_of_all),
         cmocka_unit_test(two_steps_by_hand),
         cmocka_unit_test(a_better_beam_keeps_the_search_going),
+        cmocka_unit_test(of_equal_candidates_the_earliest_goes),
+        cmocka_unit_test(a_larger_logit_wins_where_sums_are_equal),
         cmocka_unit_test(a_late_rank_does_not_end),
         cmocka_unit_test(finishing_takes_the_live_beams),
         cmocka_unit_test(rows_without_probability),

@@ -1,8 +1,10 @@
 /* The sampler by hand: ties, NaN, bias and penalties, logprobs, streams, llama2.c's generator, and
  * what is refused. */
 #include "common/detmath.h"
-#include "model/sampler.h"
+#include "model/sampler_internal.h"
 #include "model_test.h"
+
+#include <float.h>
 
 static pkv__sampler *make(int32_t vocab)
 {
@@ -62,6 +64,30 @@ static void rows_without_a_finite_logit(void **state)
         const pkv__sampled one = sample(4, inf, &how, NULL);
         assert_int_equal(one.id, 1);
         assert_true(one.logprob == 0 && one.top[0].id == 1);
+    }
+}
+
+/* The C library's is right to the last bit or two. */
+static void exponentials_are_near(void **state)
+{
+    (void)state;
+    double x[SAMPLER_RUN], y[SAMPLER_RUN];
+    pkv__rng rng;
+    pkv__rng_init(&rng, 3, 0, 0);
+    for (int round = 0; round < 400; round++) {
+        const double range = round % 4 == 0 ? 1 : round % 4 == 1 ? 1e-9 : round % 4 == 2 ? 50 : 708;
+        for (int i = 0; i < SAMPLER_RUN; i++) x[i] = pkv__rng_unit(&rng) * range;
+        pkv__exp_run(x, y);
+        for (int i = 0; i < SAMPLER_RUN; i++)
+            assert_true(fabs(y[i] - exp(-x[i])) <= 0x1p-46 * exp(-x[i]));
+    }
+    const double edges[] = { 0, 708, 709, 710, 1e30, INFINITY, DBL_MAX };
+    for (int i = 0; i < SAMPLER_RUN; i++) x[i] = edges[i % 7];
+    pkv__exp_run(x, y);
+    for (int i = 0; i < SAMPLER_RUN; i++) {
+        if (i % 7 == 0) assert_true(y[i] == 1);
+        else if (i % 7 == 1) assert_true(y[i] > 0 && y[i] < 1e-300);
+        else assert_true(y[i] == 0);
     }
 }
 
@@ -492,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(argmax_takes_the_lowest_of_the_largest),
         cmocka_unit_test(rows_without_a_finite_logit),
+        cmocka_unit_test(exponentials_are_near),
         cmocka_unit_test(penalties_by_hand),
         cmocka_unit_test(a_forbidden_token_is_never_drawn),
         cmocka_unit_test(counts_leave_nothing_behind),
