@@ -276,13 +276,46 @@ def search(net, prompt, penalty, early, ends):
             "scores": digits(out.sequences_scores.tolist())}
 
 
+class OlderRule:
+    """Up to version 4.49, a search without early stopping went on while the best of all continuations
+    could still become a result, also when that one had just ended; since then, while the best that
+    goes on could. The results we keep are those on which both rules agree."""
+
+    def __init__(self, net):
+        self.net = net
+
+    def __enter__(self):
+        ranked, rule, best = self.net._get_top_k_continuations, self.net._check_early_stop_heuristic, []
+
+        def rank(*args, **kwargs):
+            found = ranked(*args, **kwargs)
+            best[:] = [found[0].max().reshape(1, 1)]
+            return found
+
+        def older_rule(**kwargs):
+            kwargs["running_beam_scores"] = best[0]
+            return rule(**kwargs)
+
+        self.net._get_top_k_continuations, self.net._check_early_stop_heuristic = rank, older_rule
+
+    def __exit__(self, *_):
+        del self.net._get_top_k_continuations, self.net._check_early_stop_heuristic
+
+
 def beams(net, prompt, vocab):
-    """All penalties with such ends that penalties and stopping rules differ in what they find."""
+    """All penalties with such ends that penalties and stopping rules differ in what they find, and
+    that the rule without early stopping is what ends a search with penalty 1."""
     dice = random.Random(5)
     while True:
-        ends = sorted(dice.sample(range(vocab), 10))
-        searches = [search(net, prompt, p, early, ends) for p in PENALTIES for early in (False, True)]
-        if len({json.dumps(s["ids"]) for s in searches}) >= 4:
+        ends = sorted(dice.sample(range(vocab), dice.randint(10, 60)))
+        plain, early = (search(net, prompt, 1.0, stop, ends)["ids"] for stop in (False, True))
+        if plain == early or max(map(len, plain)) == BEAM_NEW:
+            continue
+        with OlderRule(net):
+            older = {p: search(net, prompt, p, False, ends) for p in PENALTIES}
+        searches = [search(net, prompt, p, stop, ends) for p in PENALTIES for stop in (False, True)]
+        agree = all(s["early_stopping"] or s == older[s["length_penalty"]] for s in searches)
+        if agree and len({json.dumps(s["ids"]) for s in searches}) >= 4:
             return {"prompt": prompt, "max_new": BEAM_NEW, "end_ids": ends, "searches": searches}
 
 
