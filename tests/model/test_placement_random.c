@@ -49,6 +49,17 @@ static void admit_some(world *w)
                 status == PKV_E_NEVER);
 }
 
+/* Would one of them alone be longer than the pool? */
+static bool exceeds_pool(const world *w, const int32_t *seqs, const int32_t *n_tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t n_blocks =
+            pkv__ceil_div_i32(w->seqs[seqs[i]].n + n_tokens[i], w->o.block_tokens);
+        if (n_blocks > w->o.n_blocks - 1) return true;
+    }
+    return false;
+}
+
 /* A step over some of the running ones; one in six is undone. */
 static void step_some(world *w)
 {
@@ -63,7 +74,8 @@ static void step_some(world *w)
     if (world_below(w, 30) == 0) n_tokens[0] = WORLD_TOKENS + 1 - w->seqs[seqs[0]].n;
     const pkv_status status = world_reserve(w, seqs, n_tokens, n);
     if (status != PKV_OK) {
-        assert_true(status == PKV_E_NO_BLOCKS || status == PKV_E_LIMIT);
+        assert_true(status == PKV_E_NO_BLOCKS || status == PKV_E_LIMIT || status == PKV_E_NEVER);
+        if (status == PKV_E_NEVER) assert_true(exceeds_pool(w, seqs, n_tokens, n));
         if (status == PKV_E_NO_BLOCKS) assert_int_equal(w->o.kind, PKV_PLACE_PAGED);
         if (status == PKV_E_NO_BLOCKS && world_below(w, 2)) world_close(w, seqs[0]);
         return;
