@@ -1,0 +1,181 @@
+/* Steps: one that fails is undone and the engine goes on; none allocates; what the engine itself
+ * takes of one. */
+#include "engine_rig.h"
+
+#include "model/engine_internal.h"
+
+#include <malloc.h>
+
+/* ---------------------------------------------------------------- a pass that fails */
+
+/* No memory of the pass's own is at fault, so it is made to fail from outside. */
+static pkv_status no_memory(pkv__forward *fwd, const pkv__batch *batch, pkv_kv_view *k,
+                            pkv_kv_view *v, float *logits)
+{
+    (void)fwd, (void)batch, (void)k, (void)v, (void)logits;
+    return PKV_E_NO_MEMORY;
+}
+
+/* After the writing of K and V: slots are full of what nobody may find. */
+static pkv_status late_device(pkv__forward *fwd, const pkv__batch *batch, pkv_kv_view *k,
+                              pkv_kv_view *v, float *logits)
+{
+    assert_int_equal(pkv__forward_run(fwd, batch, k, v, logits), PKV_OK);
+    return PKV_E_DEVICE;
+}
+
+static pkv_status our_bug(pkv__forward *fwd, const pkv__batch *batch, pkv_kv_view *k,
+                          pkv_kv_view *v, float *logits)
+{
+    (void)fwd, (void)batch, (void)k, (void)v, (void)logits;
+    return PKV_E_INVALID_ARG;
+}
+
+static void fail_after(int32_t n_steps,
+                       pkv_status (*pass)(pkv__forward *, const pkv__batch *, pkv_kv_view *,
+                                          pkv_kv_view *, float *),
+                       pkv_status want)
+{
+    static int32_t ids[60];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 4;
+    cfg.max_seqs = 5;
+    cfg.chunk_tokens = 7;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    rig_draw(9, 97, ids, 60);
+    pkv_request q[4];
+    got *g[4];
+    for (int32_t i = 0; i < 4; i++) {
+        q[i] = rig_request(ids, 4 + 15 * i, 12);
+        q[i].n = i == 1 ? 2 : 1;
+        q[i].sampling.temperature = i == 1;
+        g[i] = rig_submit(&r, &q[i]);
+    }
+    pkv_request waits = rig_request(ids, 5, 6);
+    const got *waiting = rig_submit(&r, &waits);
+    for (int32_t i = 0; i < n_steps; i++) rig_step(&r);
+    int32_t had[4];
+    for (int32_t i = 0; i < 4; i++) had[i] = g[i]->sample[0].n;
+    r.engine->pass = pass;
+    rig_step(&r);
+    assert_int_equal(r.status, want);
+    assert_int_equal(r.report.n_tokens, 0);
+    assert_non_null(strstr(r.log.text, "the pass failed"));
+    int32_t n_failed = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        if (!g[i]->has_result) continue;
+        for (int32_t k = 0; k < g[i]->n_samples; k++) {
+            assert_int_equal(g[i]->sample[k].finish, PKV_FINISH_ERROR);
+            assert_int_equal(g[i]->sample[k].n, had[i]);
+        }
+        n_failed++;
+    }
+    assert_int_equal(n_failed, 4);
+    assert_false(waiting->has_result);
+    assert_int_equal(rig_stats(&r).n_blocks_used, 0);
+    /* Those that were not in it, and the same ones again, as if nothing had been. */
+    r.engine->pass = pkv__forward_run;
+    for (int32_t i = 0; i < 4; i++) g[i] = rig_submit(&r, &q[i]);
+    rig_run(&r);
+    got_same("waiting", waiting, rig_lone(&r, &waits));
+    for (int32_t i = 0; i < 4; i++) got_same("again", g[i], rig_lone(&r, &q[i]));
+    assert_int_equal(rig_stats(&r).n_finished[PKV_FINISH_ERROR], 4);
+    rig_close(&r);
+}
+
+static void failed_steps(void **state)
+{
+    (void)state;
+    for (int32_t n = 0; n < 10; n++) {
+        fail_after(n, no_memory, PKV_E_NO_MEMORY);
+        fail_after(n, late_device, PKV_E_DEVICE);
+        fail_after(n, our_bug, PKV_E_CORRUPT);
+    }
+}
+
+/* ---------------------------------------------------------------- memory */
+
+/* Nothing from anywhere, also not behind the allocator's back, once everything has run. */
+static void steps_allocate_nothing(void **state)
+{
+    (void)state;
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    static int32_t ids[60];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 4;
+    cfg.n_blocks = 1 + 40;
+    cfg.swap_bytes = 1 << 20;
+    cfg.preempt = PKV_PREEMPT_SWAP;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    r.check_every = 0;
+    rig_draw(9, 97, ids, 60);
+    for (int32_t i = 0; i < 6; i++) {
+        pkv_request q = rig_request(ids + i, 20, 40);
+        q.n = 1 + i % 2;
+        q.sampling.temperature = 1;
+        q.sampling.n_logprobs = 5;
+        pkv_request_id id;
+        assert_int_equal(pkv_engine_submit(r.engine, &q, &id), PKV_OK);
+    }
+    for (;;) {
+        const size_t before = mallinfo2().uordblks;
+        const bool more = rig_step(&r);
+        /* A request that has ended is given back. */
+        assert_true(mallinfo2().uordblks <= before);
+        if (!more) break;
+    }
+    assert_true(rig_stats(&r).n_preempt_swap > 0);
+    rig_close(&r);
+#endif
+}
+
+/* ---------------------------------------------------------------- time */
+
+/* What no other part takes: the scheduler, the block manager, batches and events. Not asserted
+ * tightly, since machines are busy: P7 of the design is 30 us with 64 sequences. */
+static void time_of_steps(void **state)
+{
+    (void)state;
+    static int32_t ids[64];
+    engine_rig r;
+    const pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    r.check_every = 0;
+    rig_draw(9, 97, ids, 64);
+    for (int32_t i = 0; i < 2000; i++) {
+        pkv_request q = rig_request(ids + i % 32, 8, i < 64 ? 200 : 2);
+        pkv_request_id id;
+        assert_int_equal(pkv_engine_submit(r.engine, &q, &id), PKV_OK);
+    }
+    for (int32_t i = 0; i < 30; i++) rig_step(&r);
+    const pkv_engine_stats a = rig_stats(&r);
+    for (int32_t i = 0; i < 150; i++) rig_step(&r);
+    const pkv_engine_stats b = rig_stats(&r);
+    const double n = (double)(b.n_steps - a.n_steps);
+    const double forward = (b.forward_s - a.forward_s) / n * 1e6,
+                 sampling = (b.sampling_s - a.sampling_s) / n * 1e6,
+                 step = (b.step_s - a.step_s) / n * 1e6,
+                 manager = (b.manager_s - a.manager_s) / n * 1e6;
+    fprintf(stderr,
+            "# %g sequences, us per step: %.1f, pass %.1f, sampling %.1f, the rest %.1f, of "
+            "it scheduler and manager %.1f\n",
+            b.mean_seqs, step, forward, sampling, step - forward - sampling, manager);
+    assert_int_equal(r.report.n_rows, 64);
+    assert_int_equal(r.report.n_waiting, 2000 - 64);
+    assert_true(manager > 0 && step > forward + sampling);
+    assert_true(step - forward - sampling < 3000);
+    rig_drop(&r);
+    rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failed_steps),
+        cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(time_of_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
