@@ -23,7 +23,7 @@
 #include "model_test.h"
 #include "pagedkv/engine.h"
 
-enum { RIG_MAX_SAMPLES = 16, RIG_MAX_REQUESTS = 512 };
+enum { RIG_MAX_SAMPLES = 16, RIG_MAX_REQUESTS = 1024 };
 
 /* What one sample, or one rank of beams, was told. */
 typedef struct got_sample {
