@@ -16,7 +16,7 @@ import tempfile
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-C_SUFFIXES = (".c", ".h", ".inc", ".cpp")
+C_SUFFIXES = (".c", ".h", ".inc", ".cpp", ".cu", ".cuh")
 DATA_FOLDERS = ("corpus", "data")  # inputs of tests: any bytes are right there
 
 # Public headers of libpagedkv-model; all others are libpagedkv's.

@@ -13,6 +13,8 @@ MAY_INCLUDE = {
     "src/common/": ("include/",),
     "src/blockmgr/": ("include/", "src/common/"),
     "src/store/": ("include/", "src/common/"),
+    # Without nvcc, device code stands on the emulator of the tests.
+    "src/kernels/cuda/pkv_dev.cuh": ("include/", "src/common/", "src/kernels/", "tests/simt/"),
     "src/kernels/": ("include/", "src/common/"),
     "src/sim/": ("include/", "src/common/"),
     "src/model/": ("include/", "src/common/"),
@@ -82,6 +84,9 @@ def samples():
 
     yield "manager to common", file("src/blockmgr/a.c", '#include "common/common.h"\n'), False
     yield "test looks inside", file("tests/a/a.c", '#include "blockmgr/blockmgr_internal.h"\n'), False
+    yield "kernel to a test", {**file("src/kernels/cuda/a.cuh", '#include "simt/a.h"\n'), "tests/simt/a.h": ""}, True
+    yield "device header to the emulator", {
+        **file("src/kernels/cuda/pkv_dev.cuh", '#include "simt/a.h"\n'), "tests/simt/a.h": ""}, False
     yield "kernel to manager", file("src/kernels/x86/a.c", '#include "blockmgr/blockmgr_internal.h"\n'), True
     yield "store to manager", file("src/store/a.c", '#include "../blockmgr/blockmgr_internal.h"\n'), True
     yield "sim to manager", file("src/sim/a.c", '#include "blockmgr/blockmgr_internal.h"\n'), True

@@ -1,0 +1,285 @@
+/* pkv_dev.cuh under nvcc: all inline assembler of the project. The contracts stand there.
+ *
+ * Loads and copies are volatile and clobber memory, so that the compiler moves neither over the
+ * other; arithmetic (mma, movmatrix) is volatile too, for a warp must not be split around it. */
+#ifndef PKV_DEV_PTX_CUH
+#define PKV_DEV_PTX_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <stdint.h>
+
+#define PKV_DEV __device__ __forceinline__
+#define PKV_GLOBAL(...) __global__ void __launch_bounds__(__VA_ARGS__)
+#define PKV_UNROLL _Pragma("unroll")
+
+#define PKV_LAUNCH(kernel, n_blocks, n_threads, shared_bytes, stream, ...)                         \
+    ((kernel) < < < dim3((unsigned)(n_blocks)), dim3((unsigned)(n_threads)), (shared_bytes),       \
+     static_cast<cudaStream_t>(stream) >>> (__VA_ARGS__), (int)cudaGetLastError())
+#define PKV_ALLOW_SHARED(kernel, bytes)                                                            \
+    ((int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
+
+#define PKV_DEV_SHARED(T, name, N) __shared__ T name[N]
+#define PKV_DEV_SHARED_DYN(T, name)                                                                \
+    extern __shared__ __align__(128) unsigned char pkv__dynamic_shared[];                          \
+    T *const name = reinterpret_cast<T *>(pkv__dynamic_shared)
+
+PKV_DEV int32_t pkv_thread()
+{
+    return (int32_t)threadIdx.x;
+}
+PKV_DEV int32_t pkv_lane()
+{
+    return (int32_t)(threadIdx.x % 32);
+}
+PKV_DEV int32_t pkv_warp()
+{
+    return (int32_t)(threadIdx.x / 32);
+}
+PKV_DEV int32_t pkv_block()
+{
+    return (int32_t)blockIdx.x;
+}
+PKV_DEV int32_t pkv_n_threads()
+{
+    return (int32_t)blockDim.x;
+}
+PKV_DEV int32_t pkv_n_blocks()
+{
+    return (int32_t)gridDim.x;
+}
+
+PKV_DEV void pkv_syncthreads()
+{
+    __syncthreads();
+}
+PKV_DEV void pkv_syncwarp(uint32_t mask = PKV_FULL_MASK)
+{
+    __syncwarp(mask);
+}
+PKV_DEV void pkv_fence_device()
+{
+    __threadfence();
+}
+PKV_DEV void pkv_fence_block()
+{
+    __threadfence_block();
+}
+
+/* ---- Shuffles and votes -----------------------------------------------------------------------
+ */
+template <class T>
+PKV_DEV T pkv_shfl(T value, int32_t lane, int32_t width = 32, uint32_t mask = PKV_FULL_MASK)
+{
+    return __shfl_sync(mask, value, lane, width);
+}
+template <class T>
+PKV_DEV T pkv_shfl_xor(T value, int32_t bits, int32_t width = 32, uint32_t mask = PKV_FULL_MASK)
+{
+    return __shfl_xor_sync(mask, value, bits, width);
+}
+template <class T>
+PKV_DEV T pkv_shfl_up(T value, int32_t by, int32_t width = 32, uint32_t mask = PKV_FULL_MASK)
+{
+    return __shfl_up_sync(mask, value, (unsigned)by, width);
+}
+template <class T>
+PKV_DEV T pkv_shfl_down(T value, int32_t by, int32_t width = 32, uint32_t mask = PKV_FULL_MASK)
+{
+    return __shfl_down_sync(mask, value, (unsigned)by, width);
+}
+
+PKV_DEV uint32_t pkv_ballot(bool predicate, uint32_t mask = PKV_FULL_MASK)
+{
+    return __ballot_sync(mask, predicate);
+}
+PKV_DEV bool pkv_any(bool predicate, uint32_t mask = PKV_FULL_MASK)
+{
+    return __any_sync(mask, predicate) != 0;
+}
+PKV_DEV bool pkv_all(bool predicate, uint32_t mask = PKV_FULL_MASK)
+{
+    return __all_sync(mask, predicate) != 0;
+}
+
+PKV_DEV float pkv_warp_sum(float value)
+{
+    PKV_UNROLL
+    for (int32_t bits = 16; bits > 0; bits /= 2) value += pkv_shfl_xor(value, bits);
+    return value;
+}
+PKV_DEV float pkv_warp_max(float value)
+{
+    PKV_UNROLL
+    for (int32_t bits = 16; bits > 0; bits /= 2) value = fmaxf(value, pkv_shfl_xor(value, bits));
+    return value;
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------
+ */
+template <class V> PKV_DEV V pkv_ldv(const void *p)
+{
+    static_assert(sizeof(V) <= 16 && (sizeof(V) & (sizeof(V) - 1)) == 0, "1 to 16 bytes");
+    return *static_cast<const V *>(p);
+}
+template <class V> PKV_DEV V pkv_ldv_const(const void *p)
+{
+    static_assert(sizeof(V) <= 16 && (sizeof(V) & (sizeof(V) - 1)) == 0, "1 to 16 bytes");
+    return __ldg(static_cast<const V *>(p));
+}
+template <class V> PKV_DEV void pkv_stv(void *p, V value)
+{
+    static_assert(sizeof(V) <= 16 && (sizeof(V) & (sizeof(V) - 1)) == 0, "1 to 16 bytes");
+    *static_cast<V *>(p) = value;
+}
+
+PKV_DEV uint32_t pkv_atomic_add(uint32_t *p, uint32_t value)
+{
+    return atomicAdd(p, value);
+}
+PKV_DEV uint32_t pkv_atomic_or(uint32_t *p, uint32_t value)
+{
+    return atomicOr(p, value);
+}
+PKV_DEV int32_t pkv_atomic_max(int32_t *p, int32_t value)
+{
+    return atomicMax(p, value);
+}
+PKV_DEV uint32_t pkv_atomic_add_acq_rel(uint32_t *p, uint32_t value)
+{
+    uint32_t old;
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(value)
+                 : "memory");
+    return old;
+}
+PKV_DEV uint32_t pkv_atomic_inc_acq_rel(uint32_t *p, uint32_t last)
+{
+    uint32_t old;
+    asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(last)
+                 : "memory");
+    return old;
+}
+
+/* ---- cp.async ---------------------------------------------------------------------------------
+ */
+PKV_DEV uint32_t pkv__shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* cg: past L1, which a row of KV would only fill. */
+PKV_DEV void pkv_cp_async16(void *dst, const void *src, int32_t src_bytes = 16)
+{
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(pkv__shared_address(dst)),
+        "l"(src), "r"(src_bytes)
+        : "memory");
+}
+PKV_DEV void pkv_cp_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> PKV_DEV void pkv_cp_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* ---- Tensor cores -----------------------------------------------------------------------------
+ */
+#define PKV__LDM1(trans, r, row)                                                                   \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];"                   \
+                 : "=r"(r[0])                                                                      \
+                 : "r"(pkv__shared_address(row))                                                   \
+                 : "memory")
+#define PKV__LDM2(trans, r, row)                                                                   \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0, %1}, [%2];"               \
+                 : "=r"(r[0]), "=r"(r[1])                                                          \
+                 : "r"(pkv__shared_address(row))                                                   \
+                 : "memory")
+#define PKV__LDM4(trans, r, row)                                                                   \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                  \
+                 : "r"(pkv__shared_address(row))                                                   \
+                 : "memory")
+PKV_DEV void pkv_ldm_x1(uint32_t (&r)[1], const void *row)
+{
+    PKV__LDM1("", r, row);
+}
+PKV_DEV void pkv_ldm_x2(uint32_t (&r)[2], const void *row)
+{
+    PKV__LDM2("", r, row);
+}
+PKV_DEV void pkv_ldm_x4(uint32_t (&r)[4], const void *row)
+{
+    PKV__LDM4("", r, row);
+}
+PKV_DEV void pkv_ldm_x1_trans(uint32_t (&r)[1], const void *row)
+{
+    PKV__LDM1(".trans", r, row);
+}
+PKV_DEV void pkv_ldm_x2_trans(uint32_t (&r)[2], const void *row)
+{
+    PKV__LDM2(".trans", r, row);
+}
+PKV_DEV void pkv_ldm_x4_trans(uint32_t (&r)[4], const void *row)
+{
+    PKV__LDM4(".trans", r, row);
+}
+#undef PKV__LDM1
+#undef PKV__LDM2
+#undef PKV__LDM4
+
+PKV_DEV uint32_t pkv_movmatrix_trans(uint32_t value)
+{
+    uint32_t result;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(value));
+    return result;
+}
+
+template <class T>
+PKV_DEV void pkv_mma16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+PKV_DEV void pkv_mma16816<__half>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+PKV_DEV void pkv_mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- Approximations ---------------------------------------------------------------------------
+ */
+PKV_DEV float pkv_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+PKV_DEV float pkv_log2(float x)
+{
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+PKV_DEV float pkv_rcp(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif

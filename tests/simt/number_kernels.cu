@@ -1,0 +1,23 @@
+/* Numbers: approximations, and conversions between float and 16 bits. */
+#include "kernels/cuda/pkv_dev.cuh"
+#include "simt/simt_kernels.h"
+
+namespace
+{
+
+PKV_GLOBAL(32) numbers_kernel(float *out, const float *in)
+{
+    const int32_t i = pkv_block() * 32 + pkv_thread();
+    const float x = in[i];
+    const float2 f16 = pkv_unpack2<__half>(pkv_pack2<__half>(x, -x));
+    const float2 bf16 = pkv_unpack2<__nv_bfloat16>(pkv_pack2<__nv_bfloat16>(x, -x));
+    pkv_stv(out + 8 * i, make_float4(pkv_exp2(x), pkv_log2(x), pkv_rcp(x), 0));
+    pkv_stv(out + 8 * i + 4, make_float4(f16.x, f16.y, bf16.x, bf16.y));
+}
+
+} // namespace
+
+extern "C" int run_numbers(float *out, const float *in, int n)
+{
+    return PKV_LAUNCH(numbers_kernel, n / 32, 32, 0, nullptr, out, in);
+}

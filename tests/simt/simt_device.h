@@ -1,0 +1,66 @@
+/* The device as a test sees it: memory, schedules, errors, counts. In C, and shaped so that a real
+ * GPU can stand behind it: tests never touch device memory but through these functions. */
+#ifndef SIMT_DEVICE_H
+#define SIMT_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Memory: 256-byte aligned, exactly as large as asked for ----------------------------------
+ */
+
+/* Filled with 0xff, which is NaN in every float type. NULL if the host has no memory. */
+void *device_alloc(size_t bytes);
+
+/* Address space without memory behind it until it is written: reads as zeros. For offsets beyond
+ * 2^32; NULL if the system refuses. */
+void *device_alloc_sparse(size_t bytes);
+
+/* Takes NULL. */
+void device_free(void *p);
+
+void device_upload(void *dst, const void *src, size_t bytes);
+void device_download(void *dst, const void *src, size_t bytes);
+void device_fill(void *dst, int byte, size_t bytes);
+
+/* ---- Launches ---------------------------------------------------------------------------------
+ */
+
+enum device_block_order { DEVICE_FORWARD, DEVICE_REVERSED, DEVICE_SHUFFLED };
+
+/* One of the orders in which a GPU might run things. Holds for all launches until the next call. */
+typedef struct device_schedule_t {
+    unsigned seed; /* order of a block's threads: 0 ascending, 1 descending, others shuffled */
+    int eager;     /* cp.async lands at once; 0: at the wait that allows it */
+    enum device_block_order blocks;
+} device_schedule_t;
+
+void device_schedule(const device_schedule_t *schedule);
+
+/* The i-th of a list that holds every pairing of seeds 0 to 5, eager or not, and an order of
+ * blocks. */
+enum { DEVICE_N_SCHEDULES = 12 };
+device_schedule_t device_schedule_of(int i);
+
+/* What ended the last launch; "" if nothing did. Valid until the next launch. */
+const char *device_last_error(void);
+
+/* "plain", "asan" or "race" */
+const char *device_build(void);
+
+/* Since the program began. */
+typedef struct device_totals {
+    uint64_t launches, blocks, switches, barriers, collectives, products;
+} device_totals;
+
+device_totals device_get_totals(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

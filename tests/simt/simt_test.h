@@ -1,0 +1,49 @@
+/* What the tests of the emulator share. */
+#ifndef SIMT_TEST_H
+#define SIMT_TEST_H
+
+#include "simt/simt_device.h"
+#include "simt/simt_kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Device memory that a test owns, filled from `from` unless it is NULL. */
+static inline void *device_copy_of(const void *from, size_t bytes)
+{
+    void *p = device_alloc(bytes);
+    assert_non_null(p);
+    if (from) device_upload(p, from, bytes);
+    return p;
+}
+
+/* A failed launch shows its reason. */
+static inline void assert_launched(int status)
+{
+    if (status != 0) fail_msg("the launch failed: %s", device_last_error());
+}
+
+static inline void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part)) fail_msg("\"%s\" is not in: %s", part, text);
+}
+
+static inline void use_schedule(int i)
+{
+    const device_schedule_t schedule = device_schedule_of(i);
+    device_schedule(&schedule);
+}
+
+static inline void use_seed(unsigned seed, enum device_block_order blocks)
+{
+    const device_schedule_t schedule = { seed, 0, blocks };
+    device_schedule(&schedule);
+}
+
+#endif
