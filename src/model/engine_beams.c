@@ -79,6 +79,7 @@ static void tell_result(pkv_engine *e, pkv__job *job, int32_t rank, pkv_finish f
     }
     if (n > 0) count_tokens(e, job, n);
     pkv__output_init(text, e->tokenizer, NULL);
+    pkv__output_follow(text, job->prompt, job->n_prompt);
     for (int32_t i = 0; i < n - 1; i++) {
         event.token = ids[i];
         event.position = job->n_prompt + i;

@@ -13,6 +13,16 @@ void pkv__output_init(pkv__output *out, const pkv_tokenizer *tok, const pkv__sto
     pkv_detok_init(&out->detok, tok, true);
 }
 
+void pkv__output_follow(pkv__output *out, const int32_t *prompt, int32_t n_prompt)
+{
+    const char *bytes;
+    int32_t n;
+    bool special;
+    for (int32_t i = n_prompt - 1; out->detok.tok && i >= 0 && !out->detok.started; i--)
+        if (pkv_tokenizer_piece(out->detok.tok, prompt[i], &bytes, &n, &special) == PKV_OK)
+            out->detok.started = !special && n > 0;
+}
+
 int32_t pkv__output_room(const pkv_tokenizer *tok)
 {
     int32_t longest = 0;

@@ -28,6 +28,10 @@ typedef struct pkv__output {
 
 /* `tok` NULL: ids only, every piece is empty. */
 void pkv__output_init(pkv__output *out, const pkv_tokenizer *tok, const pkv__stop_texts *stops);
+/* Before the first put: the output goes on behind a prompt. Where that holds text, a space that the
+ * output begins with is one between words; behind special tokens alone it is none (SentencePiece
+ * puts one before every text). O(1) but for prompts that end in special tokens. */
+void pkv__output_follow(pkv__output *out, const int32_t *prompt, int32_t n_prompt);
 /* Bytes that one put or flush needs at most, for this tokenizer (NULL: none). O(ids): ask once. */
 int32_t pkv__output_room(const pkv_tokenizer *tok);
 

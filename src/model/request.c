@@ -67,6 +67,7 @@ static void init_branches(const pkv_engine *e, pkv__job *job, int32_t *others)
             b->output = i == 0 ? job->prompt + job->n_prompt : others + (i - 1) * job->max_new;
         b->xorshift = job->sampling.seed + (uint64_t)i;
         pkv__output_init(&b->text, e->tokenizer, job->stops.n > 0 ? &job->stops : NULL);
+        pkv__output_follow(&b->text, job->prompt, job->n_prompt);
     }
 }
 

@@ -404,13 +404,52 @@ static void test_random_qwen(void **state)
     random_suite("tokenizers/qwen/qwen.tiktoken", "qwen2", SUITE "qwen2.gguf.inp");
 }
 
+/* The text of one id behind a prompt. */
+static void expect_behind(const pkv_tokenizer *t, const int32_t *prompt, int32_t n_prompt,
+                          int32_t id, const char *want)
+{
+    pkv__output out;
+    char piece[600];
+    int32_t n = -1;
+    bool stopped;
+    pkv__output_init(&out, t, NULL);
+    pkv__output_follow(&out, prompt, n_prompt);
+    pkv__output_put(&out, id, piece, &n, &stopped);
+    assert_int_equal(n, strlen(want));
+    assert_memory_equal(piece, want, strlen(want));
+}
+
+/* The space that SentencePiece has in front of every text is no part of it; one behind a prompt
+ * is: prompt and output decoded together show it. */
+static void test_behind_a_prompt(void **state)
+{
+    (void)state;
+    bytes b = { 0 };
+    make_spm(&b);
+    pkv_tokenizer *t = open_bytes(&b, "tokenizer.model", NULL);
+    int32_t space = -1;
+    assert_int_equal(pkv_tokenizer_find(t, " a", 2, &space), PKV_OK);
+    const int32_t prompt[] = { 1, 260, 1 }; /* <s> a <s> */
+    expect_behind(t, prompt, 0, space, "a");
+    expect_behind(t, prompt, 1, space, "a");
+    expect_behind(t, prompt, 2, space, " a");
+    expect_behind(t, prompt, 3, space, " a");
+    expect_behind(t, (int32_t[]){ -1, 1 << 20 }, 2, space, "a"); /* ids without a piece */
+    pkv_tokenizer_close(t);
+    bytes_free(&b);
+    pkv__output out;
+    pkv__output_init(&out, NULL, NULL);
+    pkv__output_follow(&out, prompt, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),      cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_without_text), cmocka_unit_test(test_longest),
-        cmocka_unit_test(test_random_small), cmocka_unit_test(test_random_phi3),
-        cmocka_unit_test(test_random_gpt2),  cmocka_unit_test(test_random_qwen),
+        cmocka_unit_test(test_by_hand),         cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_without_text),    cmocka_unit_test(test_longest),
+        cmocka_unit_test(test_behind_a_prompt), cmocka_unit_test(test_random_small),
+        cmocka_unit_test(test_random_phi3),     cmocka_unit_test(test_random_gpt2),
+        cmocka_unit_test(test_random_qwen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
