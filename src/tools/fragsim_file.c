@@ -1,6 +1,7 @@
 /* Output files that appear whole or not at all: written beside the target under another name, then
  * renamed. */
 #include "fragsim_outputs.h"
+#include "tool_file.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -8,14 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* mkstemp makes files that only the owner can read; give it the usual mode. */
-static void set_usual_mode(int fd)
-{
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(fd, 0666 & ~mask) != 0) errno = 0; /* a private file is no reason to fail */
-}
 
 static bool write_to(FILE *file, const char *text)
 {
@@ -39,49 +32,22 @@ static bool write_device(const char *path, const char *text)
 static char *write_temporary(const char *target, const char *text)
 {
     signal(SIGPIPE, SIG_IGN);
-    const size_t cap = strlen(target) + 12;
-    char *temporary = malloc(cap);
-    if (!temporary) return NULL;
-    snprintf(temporary, cap, "%s.tmp.XXXXXX", target);
-    const int fd = mkstemp(temporary);
-    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (file) {
-        set_usual_mode(fd);
-        const bool written = write_to(file, text);
-        const int why = errno;
-        if (fclose(file) == 0 && written) return temporary;
-        if (!written) errno = why;
-    }
-    const int why = errno;
-    if (!file && fd >= 0) close(fd);
-    if (fd >= 0) unlink(temporary);
+    char *temporary;
+    FILE *file = tool_file_begin(target, &temporary);
+    if (!file) return NULL;
+    const bool written = write_to(file, text);
+    int why = errno;
+    if (fclose(file) == 0 && written) return temporary;
+    if (written) why = errno;
+    unlink(temporary);
     free(temporary);
     errno = why;
     return NULL;
 }
 
-/* One name per file, however it is written. A link is followed: what it points to is replaced, and
- * not the link. NULL: errno says why there can be no such file. */
-static char *final_name(const char *path)
-{
-    char *target = realpath(path, NULL);
-    if (target || errno != ENOENT) return target;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    char *whole = folder ? realpath(folder, NULL) : NULL;
-    const size_t cap = whole ? strlen(whole) + strlen(name) + 2 : 0;
-    if (whole) target = malloc(cap);
-    if (target) snprintf(target, cap, "%s/%s", whole, name);
-    const int why = errno;
-    free(folder);
-    free(whole);
-    errno = why;
-    return target;
-}
-
 static bool put_regular(fragsim_files *files, const char *path, const char *text)
 {
-    char *temporary = NULL, *target = final_name(path);
+    char *temporary = NULL, *target = tool_file_target(path);
     if (!target) return fragsim_complain("%s: cannot be written: %s", path, strerror(errno));
     for (int k = 0; k < files->n; k++) {
         if (strcmp(files->file[k].target, target) != 0) continue;
