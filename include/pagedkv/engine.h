@@ -7,7 +7,8 @@
  *                        SWAPPED / WAITING
  *
  *     pkv_engine_create; pkv_engine_submit ... (any thread, any time)
- *     while (pkv_engine_step(engine, &report) == PKV_OK && report.n_unfinished > 0) {}
+ *     while (pkv_engine_step(engine, &report) == PKV_OK && report.n_unfinished > 0)
+ *         if (report.n_tokens == 0) wait until report.next_arrival_ns;
  *
  * A step computes at most max_batch_tokens tokens: one per decoding sequence, chunks of prompts
  * with what is left. A request with its n samples or beams is admitted, preempted and swapped as a
@@ -146,7 +147,8 @@ typedef struct pkv_request_result {
     int32_t n_preempted;
     uint64_t arrival_ns, admitted_ns, first_token_ns, finish_ns; /* 0: did not come to it */
     double ttft_ms; /* first token - arrival; NAN: none */
-    double tpot_ms; /* (last - first) / (n_out - 1) of the longest sample; NAN: fewer than 2 */
+    double tpot_ms; /* (last - first) / (n_out - 1) of the longest sample; NAN: fewer than 2, or
+                       beams, whose tokens all come with the end */
 } pkv_request_result;
 
 /* One token of one sample, or an end. Pointers live during the call only. */
@@ -179,11 +181,11 @@ typedef struct pkv_request {
     int32_t beams;         /* 0 or 1: none; else 2 .. 16 */
     float length_penalty;  /* beams: score = sum of logprobs / (tokens of output)^penalty */
     bool early_stopping;   /* beams: end as soon as `beams` candidates are complete */
-    pkv_sampling sampling; /* beams use bias, penalties and temperature must be as in INIT */
+    pkv_sampling sampling; /* beams use bias; all that chooses or reports must be as in INIT */
     const int32_t *stop_ids;       /* [n_stop_ids]; a stop id is reported and ends the sample */
     int32_t n_stop_ids;            /* 0 .. 64 */
     const char *const *stop_texts; /* [n_stop_texts] strings, not empty, at most 256 bytes; needs a
-                                      tokenizer. The text ends in front of it */
+                                      tokenizer, and no beams. The text ends in front of it */
     int32_t n_stop_texts;          /* 0 .. 16 */
     bool ignore_eos;
     uint64_t arrival_ns;  /* planned arrival on the engine's clock, for open loops; 0: now. Metrics
@@ -203,11 +205,10 @@ typedef struct pkv_request {
  * call returns with the number.
  *   PKV_E_INVALID_ARG null, a field out of range, not finite, an id outside the vocabulary, stop
  *                     texts or text without tokenizer: the log names it
- *   PKV_E_LIMIT       the queue is full; or n_prompt >= max_context
- *   PKV_E_NEVER       it can never fit: more samples than max_seqs, or more blocks than the pool
- *                     has; the log says what would help
- *   PKV_E_ABI; PKV_E_NO_MEMORY
- * A max_new beyond the context is no error: such a sample ends with CONTEXT. Any thread. */
+ *   PKV_E_LIMIT       the queue is full: step, then retry
+ *   PKV_E_NEVER       it can never fit: n_prompt >= max_context, more samples than max_seqs, or
+ * more blocks than the pool has; the log says what would help PKV_E_ABI; PKV_E_NO_MEMORY A max_new
+ * beyond the context is no error: such a sample ends with CONTEXT. Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request,
                                                    pkv_request_id *out);
 /* End it at the next step, with what it has. Unknown and finished ones are ignored. Any thread.
@@ -230,10 +231,11 @@ typedef struct pkv_step_report {
     {                                                                                              \
         .struct_size = sizeof(pkv_step_report)                                                     \
     }
-/* Do one step. PKV_OK also when there is nothing to do. Allocates nothing.
- *   PKV_E_INVALID_ARG null; PKV_E_ABI
- *   PKV_E_NO_MEMORY, PKV_E_DEVICE  the pass failed: the step is undone, the requests in it have
- *                     ended with ERROR, the engine can go on
+/* Do one step. PKV_OK also when there is nothing to do. Allocates nothing on the host. Nobody is
+ * woken by a submit: who has nothing to do asks again after a while.
+ *   PKV_E_INVALID_ARG null, or called by a callback; PKV_E_ABI
+ *   PKV_E_NO_MEMORY (of the device), PKV_E_DEVICE  the pass failed: the step is undone, the
+ *                     requests in it have ended with ERROR, the engine can go on; *report is filled
  *   PKV_E_CORRUPT     a bug of ours: nothing but destroy is left */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_step(pkv_engine *engine, pkv_step_report *report);
 
@@ -287,7 +289,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_engine_stats_text(const pkv_engine_stats *s
                                                        size_t cap, size_t *n);
 
 /* Does what the engine holds add up? The manager's own check, and that no block is held by nobody.
- * Stepping thread, between steps. PKV_E_CORRUPT: no, the log says what. */
+ * Stepping thread, between steps: PKV_E_INVALID_ARG inside one. PKV_E_CORRUPT: no, the log says
+ * what. */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_check(const pkv_engine *engine);
 
 #ifdef __cplusplus

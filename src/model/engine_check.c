@@ -66,7 +66,7 @@ static pkv_status check_blocks(const pkv_engine *e)
 
 pkv_status pkv_engine_check(const pkv_engine *engine)
 {
-    if (!engine) return PKV_E_INVALID_ARG;
+    if (!engine || engine->in_step) return PKV_E_INVALID_ARG;
     const pkv_engine *e = engine;
     const int64_t running = count_list(&e->running, PKV__JOB_RUNNING);
     const int64_t swapped = count_list(&e->swapped, PKV__JOB_SWAPPED);

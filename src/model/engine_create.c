@@ -206,8 +206,13 @@ static void collect_eos(pkv_engine *e, const pkv_model_info *info)
     pkv_tokenizer_info tok = PKV_TOKENIZER_INFO_INIT;
     e->n_eos = info->n_eos;
     memcpy(e->eos, info->eos, (size_t)info->n_eos * sizeof(*e->eos));
-    if (!e->tokenizer || pkv_tokenizer_get_info(e->tokenizer, &tok) != PKV_OK || tok.eos < 0)
-        return;
+    if (!e->tokenizer || pkv_tokenizer_get_info(e->tokenizer, &tok) != PKV_OK) return;
+    if (tok.n_ids > info->vocab)
+        pkv__log(&e->log, PKV_LOG_WARN,
+                 "engine: the tokenizer has %d ids, the model %d; texts that need the others will "
+                 "be refused: is it this model's?",
+                 tok.n_ids, info->vocab);
+    if (tok.eos < 0) return;
     for (int32_t i = 0; i < e->n_eos; i++)
         if (e->eos[i] == tok.eos) return;
     e->eos[e->n_eos++] = tok.eos;

@@ -183,6 +183,7 @@ struct pkv_engine {
     int64_t n_ordered;         /* gives pkv__job.order */
 
     /* of the step under way */
+    bool in_step; /* no callback may begin another */
     uint64_t now_ns;
     int32_t n_rows, n_shares, n_tokens, n_logit_rows, n_prefill, n_preempted;
     pkv__row *rows;                          /* [max_seqs] */

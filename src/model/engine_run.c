@@ -198,7 +198,10 @@ pkv_status pkv_engine_step(pkv_engine *engine, pkv_step_report *report)
     if (report->struct_size != sizeof(*report)) return PKV_E_ABI;
     pkv_engine *e = engine;
     pkv_status status = PKV_OK;
+    if (e->in_step)
+        return pkv__refuse(&e->log, PKV_E_INVALID_ARG, "step: called by a callback of a step");
     const double start = pkv__engine_seconds();
+    e->in_step = true;
     e->now_ns = e->step_began_ns = pkv__engine_now(e);
     e->n_tokens = e->n_prefill = 0;
     take_in(e);
@@ -208,5 +211,6 @@ pkv_status pkv_engine_step(pkv_engine *engine, pkv_step_report *report)
     e->step.step_s += e->n_tokens > 0 ? pkv__engine_seconds() - start : 0;
     pkv__stats_publish(e);
     fill_report(e, report);
+    e->in_step = false;
     return status;
 }

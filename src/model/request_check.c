@@ -45,11 +45,12 @@ static pkv_status check_beams(const pkv_engine *e, const pkv_request *r)
     if (r->n > r->beams)
         return INVALID(e, "n is %d with %d beams; no more than there are beams can be returned",
                        r->n, r->beams);
-    if (s->temperature != plain.temperature || s->repeat_penalty != plain.repeat_penalty ||
+    if (s->temperature != plain.temperature || s->top_k != plain.top_k || s->top_p != plain.top_p ||
+        s->min_p != plain.min_p || s->repeat_penalty != plain.repeat_penalty ||
         s->presence_penalty != plain.presence_penalty ||
         s->frequency_penalty != plain.frequency_penalty || s->xorshift_llama2)
-        return INVALID(e, "beams take no temperature, no penalties and no generator; leave them "
-                          "as in PKV_SAMPLING_INIT");
+        return INVALID(e, "beams take no temperature, cuts, penalties or generator; leave them as "
+                          "in PKV_SAMPLING_INIT");
     if (s->n_logprobs >= 0) return INVALID(e, "beams report a score and no logprobs");
     if (r->n_stop_texts > 0)
         return INVALID(e, "beams end at stop ids; stop texts they do not know");
@@ -99,9 +100,13 @@ pkv_status pkv__request_check(const pkv_engine *e, const pkv_request *r)
 
 /* ---------------------------------------------------------------- size */
 
-static bool fits(const pkv_engine *e, int32_t n_prompt, int32_t max_new, int32_t n)
+static bool fits(const pkv_engine *e, int32_t n_prompt, int32_t max_new, int32_t n,
+                 int64_t *n_blocks)
 {
-    return e->place->ops->fits(e->place, n_prompt, max_new, n, NULL) == PKV_OK;
+    /* One token each is drawn from the prompt's logits: nothing is forked. Regions are there for
+     * all from the start. */
+    if (max_new == 1 && e->kind == PKV_PLACE_PAGED) n = 1;
+    return e->place->ops->fits(e->place, n_prompt, max_new, n, n_blocks) == PKV_OK;
 }
 
 /* The largest x in [0, bad) that fits; `bad` does not. */
@@ -111,7 +116,7 @@ static int32_t largest_that_fits(const pkv_engine *e, int32_t n_prompt, int32_t 
     int32_t good = 0, bad = vary_n ? n : max_new;
     while (bad - good > 1) {
         const int32_t x = good + (bad - good) / 2;
-        if (fits(e, n_prompt, vary_n ? max_new : x, vary_n ? x : n)) good = x;
+        if (fits(e, n_prompt, vary_n ? max_new : x, vary_n ? x : n, NULL)) good = x;
         else bad = x;
     }
     return good;
@@ -148,7 +153,7 @@ pkv_status pkv__request_check_prompt(const pkv_engine *e, const pkv_request *r, 
             return INVALID(e, "id %d of the prompt is %d, outside the vocabulary of %d", i, ids[i],
                            vocab);
     if (n_prompt >= e->max_context)
-        return pkv__refuse(&e->log, PKV_E_LIMIT,
+        return pkv__refuse(&e->log, PKV_E_NEVER,
                            "submit: the prompt has %d tokens, max_context is %d and one has to be "
                            "left for output; shorten it",
                            n_prompt, e->max_context);
@@ -158,7 +163,7 @@ pkv_status pkv__request_check_prompt(const pkv_engine *e, const pkv_request *r, 
                            "or %s at most %d would help",
                            n, e->max_seqs, n, r->beams > 1 ? "beams" : "n", e->max_seqs);
     const int32_t max_new = pkv__request_max_new(e, n_prompt, r->max_new);
-    if (e->place->ops->fits(e->place, n_prompt, max_new, n, &n_blocks) == PKV_OK) return PKV_OK;
+    if (fits(e, n_prompt, max_new, n, &n_blocks)) return PKV_OK;
     say_never(e, r, n_prompt, max_new, n_blocks);
     return PKV_E_NEVER;
 }

@@ -119,6 +119,15 @@ static void text_prompts(void **state)
     rig_run(&r);
     assert_int_equal(g->result.n_prompt, 5); /* BOS and 403 407 261 378 */
     assert_memory_equal(g->sample[0].text, ", there was ", 12);
+    /* Behind text the space of the next word is text; behind BOS alone it is not. */
+    request.text = "Once";
+    request.n_text = 4;
+    const got *space = rig_submit(&r, &request);
+    request.n_text = 0;
+    const got *none = rig_submit(&r, &request);
+    rig_run(&r);
+    assert_int_equal(strncmp(space->sample[0].text, " upon a time", 12), 0);
+    assert_int_equal(strncmp(none->sample[0].text, "Once upon a t", 12), 0);
     rig_close(&r);
 }
 
@@ -140,7 +149,7 @@ static void length_and_context(void **state)
             else ends_with(g, 0, 20 - n, PKV_FINISH_CONTEXT);
         }
     const pkv_request request = rig_request(ids, 20, 1);
-    rig_refused(&r, &request, PKV_E_LIMIT, "20 tokens, max_context is 20");
+    rig_refused(&r, &request, PKV_E_NEVER, "20 tokens, max_context is 20");
     rig_close(&r);
 }
 
@@ -335,6 +344,29 @@ static void submit_in_event(void **state)
     rig_close(&r);
 }
 
+static void step_in_event(got *g, const pkv_token_event *event)
+{
+    pkv_step_report report = PKV_STEP_REPORT_INIT;
+    (void)event;
+    assert_int_equal(pkv_engine_step(g->rig->engine, &report), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_engine_check(g->rig->engine), PKV_E_INVALID_ARG);
+}
+
+static void no_step_in_a_step(void **state)
+{
+    (void)state;
+    engine_rig r;
+    open_tiny(&r, &plain);
+    static const int32_t ids[] = { 4, 5 };
+    const pkv_request request = rig_request(ids, 2, 2);
+    got *g = rig_submit(&r, &request);
+    g->also = step_in_event;
+    rig_run(&r);
+    assert_int_equal(g->sample[0].n, 2);
+    assert_non_null(strstr(r.log.text, "called by a callback"));
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +381,7 @@ int main(void)
         cmocka_unit_test(arrivals),
         cmocka_unit_test(order_of_admission),
         cmocka_unit_test(submit_in_event),
+        cmocka_unit_test(no_step_in_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

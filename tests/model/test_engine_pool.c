@@ -290,11 +290,17 @@ static void never(void **state)
     rig_refused(&r, &request, PKV_E_NEVER, "or max_new at most 13, or n at most 2");
     request.n = 5;
     rig_refused(&r, &request, PKV_E_NEVER, "max_seqs is 4; max_seqs at least 5");
+    /* One token each forks nothing: the prompt's blocks are all. */
+    request.n = 4;
+    request.n_ids = 79;
+    request.max_new = 1;
+    rig_submit(&r, &request);
+    rig_run(&r);
     request = rig_request(ids, 90, 5);
     rig_refused(&r, &request, PKV_E_NEVER, "need 12 blocks");
     assert_null(strstr(r.log.text, "max_new at most"));
     assert_int_equal(rig_stats(&r).n_refused, 6);
-    assert_int_equal(rig_stats(&r).n_submitted, 2);
+    assert_int_equal(rig_stats(&r).n_submitted, 3);
     rig_close(&r);
 }
 

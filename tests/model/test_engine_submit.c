@@ -64,6 +64,22 @@ static void create_refusals(void **state)
     pkv_model_close(model);
 }
 
+/* A tokenizer of another model is told about, and refused where it matters. */
+static void foreign_tokenizer(void **state)
+{
+    (void)state;
+    engine_rig r;
+    const pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    rig_open(&r, rig_tiny_model(1), rig_stories_tokenizer(), &cfg);
+    assert_non_null(strstr(r.log.text, "the tokenizer has 512 ids, the model 97"));
+    pkv_request q = PKV_REQUEST_INIT;
+    q.text = "Once";
+    q.n_text = 4;
+    q.max_new = 1;
+    rig_refused(&r, &q, PKV_E_INVALID_ARG, "id 1 of the prompt is 403");
+    rig_close(&r);
+}
+
 /* ---------------------------------------------------------------- submit */
 
 static void submit_refusals(void **state)
@@ -94,6 +110,9 @@ static void submit_refusals(void **state)
     REFUSED((q.beams = 2, q.n = 3), PKV_E_INVALID_ARG, "n is 3 with 2 beams");
     REFUSED(q.length_penalty = (float)NAN, PKV_E_INVALID_ARG, "length_penalty");
     REFUSED((q.beams = 2, q.sampling.temperature = 1), PKV_E_INVALID_ARG, "temperature");
+    REFUSED((q.beams = 2, q.sampling.top_k = 5), PKV_E_INVALID_ARG, "cuts");
+    REFUSED((q.beams = 2, q.sampling.top_p = 0.5f), PKV_E_INVALID_ARG, "cuts");
+    REFUSED((q.beams = 2, q.sampling.min_p = 0.5f), PKV_E_INVALID_ARG, "cuts");
     REFUSED((q.beams = 2, q.sampling.repeat_penalty = 2), PKV_E_INVALID_ARG, "penalties");
     REFUSED((q.beams = 2, q.sampling.presence_penalty = 2), PKV_E_INVALID_ARG, "penalties");
     REFUSED((q.beams = 2, q.sampling.frequency_penalty = 2), PKV_E_INVALID_ARG, "penalties");
@@ -111,7 +130,7 @@ static void submit_refusals(void **state)
     REFUSED((q.sampling.bias = &bias, q.sampling.n_bias = 1), PKV_E_INVALID_ARG, "97");
     REFUSED(q.struct_size++, PKV_E_ABI, "struct_size");
     REFUSED(q.sampling.struct_size++, PKV_E_ABI, "struct_size");
-    assert_int_equal(rig_stats(&r).n_refused, 31);
+    assert_int_equal(rig_stats(&r).n_refused, 34);
     rig_close(&r);
     rig_open(&r, rig_stories("stories260K.bin"), rig_stories_tokenizer(), &cfg);
     static char long_text[258];
@@ -243,11 +262,9 @@ static void destroy_with_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(create_refusals),
-        cmocka_unit_test(submit_refusals),
-        cmocka_unit_test(full_queue),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(destroy_with_requests),
+        cmocka_unit_test(create_refusals), cmocka_unit_test(foreign_tokenizer),
+        cmocka_unit_test(submit_refusals), cmocka_unit_test(full_queue),
+        cmocka_unit_test(memory_runs_out), cmocka_unit_test(destroy_with_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
