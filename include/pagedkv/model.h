@@ -3,7 +3,8 @@
  *
  *   folder | .safetensors | .gguf | .bin  --pkv_model_open--> pkv_model --> pkv_engine (engine.h)
  *
- * A model is read-only after it is opened: any number of engines and threads may use it at once. */
+ * A model is read-only after it is opened: any number of engines and threads may use it at once.
+ * Weights may lie in the mapped file, which must not be cut while the model is open. */
 #ifndef PAGEDKV_MODEL_H
 #define PAGEDKV_MODEL_H
 

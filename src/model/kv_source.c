@@ -114,7 +114,7 @@ static pkv_status add_weights(const char *path, const pkv_logger *log, const pkv
         if (line[0]) pkv__log(log, PKV_LOG_ERROR, "%s", line);
         return status;
     }
-    pkv__log(log, PKV_LOG_INFO, "weights are not counted: %s", line);
+    pkv__log(log, PKV_LOG_INFO, "no weights are read: %s", line);
     return PKV_OK;
 }
 
@@ -131,7 +131,7 @@ static pkv_status add_weights_beside(const char *path, const pkv_logger *log,
                                      const pkv_allocator *alloc, pkv_kv_source *s)
 {
     size_t bytes;
-    char *folder = pkv__path_join(alloc, path, false, ".", &bytes);
+    char *folder = pkv__path_join(alloc, path, false, strchr(path, '/') ? "" : ".", &bytes);
     if (!folder) return PKV_E_NO_MEMORY;
     const pkv_status status = add_weights(folder, log, alloc, s);
     pkv__free(alloc, folder, bytes);

@@ -1,118 +1,65 @@
-/* The command line of pkv-info. */
+/* pkv-info: which verb. */
 #include "pkv_info.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_OK = 0, EXIT_USAGE = 2 };
+#include "pagedkv/backend.h"
 
-#define LEVELS "scalar, avx2, avx512, avx512bf16, amx, neon or best"
+static const struct {
+    const char *name, *about;
+    int (*run)(int argc, char **argv);
+} verbs[] = {
+    { "machine", "levels, caches, libraries, and the function of each operation", info_machine },
+    { "model", "what a model is: layers with their cost, tensors, a self-test", info_model },
+    { "tokenize", "text to ids and back", info_tokenize },
+    { "kv-size", "how much memory KV takes, and what fits", info_kv_size },
+};
+#define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
-static const char help[] =
-    "Usage: pkv-info machine [OPTION...]\n"
-    "What the library finds on this machine: CPU, caches, levels with the reason why each is "
-    "there\n"
-    "or not, huge pages, and the function that each operation uses for each type of K and V.\n\n"
-    "  --isa LEVEL  not above this level: " LEVELS "\n"
-    "               (default: the variable PKV_ISA, else best)\n"
-    "  --json       the same as one JSON object\n"
-    "  --help       this text\n"
-    "  --version    version of the library\n\n"
-    "Exit status: 0 ok, 2 usage, output error, or a level that is not here.\n";
+static void print_help(void)
+{
+    fputs("Usage: pkv-info VERB [ARGUMENT...]\n"
+          "What the library finds on this machine, in model and tokenizer files, and what fits a "
+          "memory.\n\n",
+          stdout);
+    for (size_t k = 0; k < N_VERBS; k++) printf("  %-10s %s\n", verbs[k].name, verbs[k].about);
+    fputs("\n  VERB --help  its options\n"
+          "  --version    version of the library\n\n"
+          "Exit status: 0 ok, 2 usage, 3 a bad model or tokenizer file, 4 it can never fit, "
+          "5 input, output,\nmemory or device.\n",
+          stdout);
+}
 
 void info_complain(const char *fmt, ...)
 {
+    char text[1024];
     va_list args;
     va_start(args, fmt);
-    fputs("pkv-info: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-}
-
-struct options {
-    bool json;
-    pkv_isa isa;
-    const char *asked_by; /* "--isa", "PKV_ISA"; NULL: nobody */
-};
-
-static bool take_level(const char *by, const char *text, struct options *o)
-{
-    o->asked_by = by;
-    if (pkv_isa_from_name(text, &o->isa) == PKV_OK) return true;
-    info_complain("%s wants " LEVELS ", not '%s'", by, text);
-    return false;
-}
-
-/* argv[2] and on. */
-static bool parse(int argc, char **argv, struct options *o)
-{
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            o->json = true;
-        } else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) {
-            if (!take_level("--isa", argv[++i], o)) return false;
-        } else if (strncmp(argv[i], "--isa=", 6) == 0) {
-            if (!take_level("--isa", argv[i] + 6, o)) return false;
-        } else if (strcmp(argv[i], "--isa") == 0) {
-            info_complain("--isa wants " LEVELS);
-            return false;
-        } else {
-            info_complain("unknown option '%s'; see pkv-info --help", argv[i]);
-            return false;
-        }
-    }
-    const char *env = getenv("PKV_ISA");
-    return o->asked_by || !env || !*env || take_level("PKV_ISA", env, o);
-}
-
-static int finish_output(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout)) return EXIT_OK;
-    info_complain("cannot write to standard output");
-    return EXIT_USAGE;
-}
-
-static bool wants(int argc, char **argv, const char *option)
-{
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], option) == 0) return true;
-    return false;
-}
-
-static int show_machine(const struct options *o)
-{
-    struct info_machine *m = calloc(1, sizeof(*m));
-    bool ok = m && info_machine_read(o->isa, o->asked_by, m);
-    if (!m) info_complain("no memory");
-    if (ok && !o->json) info_machine_print(m, stdout);
-    if (ok && o->json && !info_machine_json(m, stdout)) {
-        info_complain("no memory for the JSON");
-        ok = false;
-    }
-    free(m);
-    return ok ? finish_output() : EXIT_USAGE;
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') *c = '?'; /* one line, whatever was quoted */
+    fprintf(stderr, "pkv-info: %s\n", text);
 }
 
 int main(int argc, char **argv)
 {
-    struct options o = { false, PKV_ISA_BEST, NULL };
-    if (wants(argc, argv, "--help") || wants(argc, argv, "-h")) {
-        fputs(help, stdout);
-        return finish_output();
-    }
-    if (wants(argc, argv, "--version")) {
-        printf("pkv-info %s\n", pkv_version());
-        return finish_output();
-    }
     if (argc < 2) {
-        info_complain("a command is missing: machine; see pkv-info --help");
-        return EXIT_USAGE;
+        info_complain(
+            "a verb is missing: machine, model, tokenize or kv-size; see pkv-info --help");
+        return INFO_USAGE;
     }
-    if (strcmp(argv[1], "machine") != 0) {
-        info_complain("unknown command '%s': use machine", argv[1]);
-        return EXIT_USAGE;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        return info_finish_output();
     }
-    return parse(argc, argv, &o) ? show_machine(&o) : EXIT_USAGE;
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("pkv-info %s\n", pkv_version());
+        return info_finish_output();
+    }
+    for (size_t k = 0; k < N_VERBS; k++)
+        if (strcmp(argv[1], verbs[k].name) == 0) return verbs[k].run(argc, argv);
+    info_complain("unknown verb '%s': use machine, model, tokenize or kv-size", argv[1]);
+    return INFO_USAGE;
 }

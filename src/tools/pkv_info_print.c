@@ -1,7 +1,6 @@
-/* Text and JSON. */
-#include "pkv_info.h"
+/* pkv-info machine: text and JSON. */
+#include "pkv_info_machine.h"
 
-#include <jansson.h>
 #include <string.h>
 
 const char *info_amx_permission(const struct info_machine *m)
@@ -89,9 +88,22 @@ static void print_kernels(const struct info_machine *m, FILE *out)
     }
 }
 
+static void print_libraries(FILE *out)
+{
+    info_library list[INFO_MAX_LIBRARIES];
+    const int n = info_libraries(list);
+    fputs("libraries   ", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s%s %s", i ? ", " : "", list[i].name, list[i].version);
+        if (list[i].unicode[0]) fprintf(out, " (Unicode %s)", list[i].unicode);
+    }
+    fputc('\n', out);
+}
+
 void info_machine_print(const struct info_machine *m, FILE *out)
 {
     fprintf(out, "pagedkv     %s\n", pkv_version());
+    print_libraries(out);
     print_system(m, out);
     print_levels(m, out);
     print_kernels(m, out);
@@ -137,7 +149,19 @@ static json_t *kernels_json(const struct info_machine *m)
     return list;
 }
 
-bool info_machine_json(const struct info_machine *m, FILE *out)
+static json_t *libraries_json(void)
+{
+    json_t *object = json_object();
+    info_library list[INFO_MAX_LIBRARIES];
+    const int n = info_libraries(list);
+    for (int i = 0; i < n; i++)
+        json_object_set_new(object, list[i].name,
+                            json_pack("{s:s, s:o}", "version", list[i].version, "unicode",
+                                      text_or_null(list[i].unicode)));
+    return object;
+}
+
+json_t *info_machine_json(const struct info_machine *m)
 {
     json_t *root = json_object();
     json_object_set_new(root, "version", json_string(pkv_version()));
@@ -154,9 +178,7 @@ bool info_machine_json(const struct info_machine *m, FILE *out)
     json_object_set_new(root, "levels", levels_json(m));
     json_object_set_new(root, "best_level", json_string(pkv_isa_name(m->best)));
     json_object_set_new(root, "used_level", json_string(pkv_isa_name(m->used)));
+    json_object_set_new(root, "libraries", libraries_json());
     json_object_set_new(root, "kernels", kernels_json(m));
-    const bool ok = json_dumpf(root, out, JSON_INDENT(1)) == 0;
-    json_decref(root);
-    fputc('\n', out);
-    return ok;
+    return root;
 }

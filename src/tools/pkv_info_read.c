@@ -1,5 +1,5 @@
-/* Asks /proc, /sys and the library. */
-#include "pkv_info.h"
+/* pkv-info machine: asks /proc, /sys and the library. */
+#include "pkv_info_machine.h"
 
 #include <sched.h>
 #include <stdlib.h>

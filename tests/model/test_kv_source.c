@@ -380,7 +380,7 @@ static void weights_beside(void **state)
     write_bytes(folder, "own.json", cases[0].text, strlen(cases[0].text));
     s = read_path(path, &log);
     assert_true(s.counted && s.weight_bytes == 0 && s.n_parameters == 8030261248);
-    assert_non_null(strstr(log.text, "weights are not counted"));
+    assert_non_null(strstr(log.text, "no weights are read"));
     const pkv_logger logger = log_to(&log);
     assert_int_equal(pkv_kv_source_read(folder, &logger, NULL, &s), PKV_E_IO);
     write_bytes(folder, "config.json", cases[0].text, strlen(cases[0].text));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """pkv-info as a user meets it: what it says about this machine, its JSON, wrong command lines, and
-levels forced by PKV_ISA. Prints TAP.
+levels forced by PKV_ISA; which verbs a build without the reference transformer has. Prints TAP.
 
-usage: test_info_cli.py PROGRAM
+usage: test_info_cli.py PROGRAM with|without    the reference transformer
 """
 import json
 import os
@@ -13,6 +13,8 @@ import sys
 import tap_main
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+WITH_MODEL = sys.argv[2] == "with"
+VERBS = ["machine", "model", "tokenize", "kv-size"]
 LEVELS = ["scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"]
 FLOATS = ["f32", "f16", "bf16"]
 DTYPES = FLOATS + ["e4m3", "e5m2", "int8", "int4"]
@@ -52,25 +54,67 @@ def present(info):
 def test_help():
     code, out, err = run("--help")
     expect(code == 0 and err == "", "--help")
-    for word in ("machine", "--isa", "--json", "--version", "PKV_ISA", *LEVELS, "best"):
+    for word in (*VERBS, "--version", "Exit status"):
         expect(word in out, f"{word} is not in the help")
-    expect(run("machine", "--help")[1] == out, "machine --help says something else")
+    expect(run("-h")[1] == out, "-h says something else")
     expect(run("--version")[1].startswith("pkv-info "), "--version")
+    code, out, err = run("machine", "--help")
+    expect(code == 0 and err == "", "machine --help")
+    for word in ("machine", "--isa", "--json", "PKV_ISA", *LEVELS, "best"):
+        expect(word in out, f"{word} is not in the help of machine")
+
+
+def test_help_of_verbs():
+    for verb in VERBS[1:] if WITH_MODEL else []:
+        code, out, err = run(verb, "--help")
+        expect(code == 0 and err == "" and out.startswith(f"Usage: pkv-info {verb} "), f"{verb} --help")
+        expect(all(len(line) <= 100 for line in out.splitlines()), f"{verb} --help: a long line")
+        expect(run(verb, "--json", "-h")[1] == out, f"{verb} -h says something else")
 
 
 def test_wrong_command_lines():
-    refused("a command is missing")
-    refused("unknown command 'machines'", "machines")
+    refused("a verb is missing")
+    refused("unknown verb 'machines'", "machines")
+    refused("unknown verb '?[31m'", "\x1b[31m")
     refused("unknown option '--frobnicate'", "machine", "--frobnicate")
-    refused("unknown option 'stray'", "machine", "stray")
-    refused("--isa wants scalar, avx2, avx512, avx512bf16, amx, neon or best", "machine", "--isa")
+    refused("one argument too many: 'stray'", "machine", "stray")
+    refused("--json takes no value", "machine", "--json=1")
+    refused("--isa wants LEVEL behind it", "machine", "--isa")
     refused("not 'sse'", "machine", "--isa", "sse")
     refused("PKV_ISA wants scalar, avx2, avx512, avx512bf16, amx, neon or best, not 'avx9'", "machine",
             isa="avx9")
-    if os.path.exists("/dev/full"):
+
+
+def test_full_device():
+    if not os.path.exists("/dev/full"):
+        return
+    lines = [["machine"], ["machine", "--json"], ["--help"], ["machine", "--help"], ["--version"]]
+    if WITH_MODEL:
+        sizes = ["kv-size", "--layers", "2", "--kv-heads", "2", "--head-dim", "64"]
+        lines += [sizes, [*sizes, "--json"]]
+    for line in lines:
         with open("/dev/full", "w", encoding="ascii") as full:
-            code, _, err = run("machine", stdout=full)
-        expect(code == 2 and "cannot write" in err, f"full device: exit {code}, {err!r}")
+            code, _, err = run(*line, stdout=full)
+        expect(code == 5 and "cannot write" in err and err.count("\n") == 1,
+               f"full device, {line}: exit {code}, {err!r}")
+
+
+def test_without_the_transformer():
+    if WITH_MODEL:
+        return
+    for verb in VERBS[1:]:
+        refused(f"{verb} needs libpagedkv-model, which this build is without", verb, "x")
+
+
+def test_libraries():
+    libraries = machine()["libraries"]
+    expect(set(libraries) == ({"jansson", "PCRE2", "utf8proc"} if WITH_MODEL else {"jansson"}),
+           f"libraries {libraries}")
+    for name, entry in libraries.items():
+        expect(entry["version"][0].isdigit(), f"version of {name}: {entry}")
+        expect((name == "jansson") == (entry["unicode"] is None), f"Unicode of {name}: {entry}")
+        expect(entry["unicode"] is None or int(entry["unicode"].split(".")[0]) >= 13,
+               f"Unicode of {name}: {entry}")
 
 
 def test_json():
@@ -120,7 +164,7 @@ def test_missing_level():
 def test_text():
     code, out, err = run("machine", isa="scalar")
     expect(code == 0 and err == "", f"exit {code}, said {err!r}")
-    for word in ("cpu ", "caches ", "huge pages ", "AMX ", "level ", "operation "):
+    for word in ("libraries ", "cpu ", "caches ", "huge pages ", "AMX ", "level ", "operation "):
         expect(any(line.startswith(word) for line in out.splitlines()), f"no line begins with {word!r}")
     expect("<- used" in next(line for line in out.splitlines() if line.startswith("scalar ")),
            "which level is used")
