@@ -76,6 +76,25 @@ static void published_text(void **state)
     }
 }
 
+/* As fast as it goes: no two logits of this text are so close that the order of sums matters. */
+static void published_ids_fast(void **state)
+{
+    (void)state;
+    static int32_t golden[512];
+    const int32_t n = read_golden_ids(golden, 512);
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.fast = true;
+    cfg.n_threads = 2;
+    rig_open(&r, rig_stories(files[0]), NULL, &cfg);
+    const pkv_request request = rig_request(golden, 1, n - 1);
+    const got *g = rig_submit(&r, &request);
+    rig_run(&r);
+    got_ids(g, 0, golden + 1, n - 1);
+    assert_string_equal(rig_stats(&r).mode, "fast");
+    rig_close(&r);
+}
+
 /* The text that llama2.c's own generator draws. */
 static void published_draws(void **state)
 {
@@ -162,9 +181,9 @@ static void budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_ids),   cmocka_unit_test(published_text),
-        cmocka_unit_test(published_draws), cmocka_unit_test(chunks_do_not_show),
-        cmocka_unit_test(budget),
+        cmocka_unit_test(published_ids),      cmocka_unit_test(published_text),
+        cmocka_unit_test(published_draws),    cmocka_unit_test(published_ids_fast),
+        cmocka_unit_test(chunks_do_not_show), cmocka_unit_test(budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
