@@ -126,9 +126,9 @@ const int32_t *pkv__paged_row(const pkv__placement *base, int32_t seq, int32_t *
 
 /* ---- placement_swap.c: host blocks that parked sequences have; functions of the table */
 int32_t pkv__paged_host_blocks(const pkv__paged *p);
-pkv_status pkv__paged_suspend(pkv__placement *base, const int32_t *seqs, int32_t n);
-pkv_status pkv__paged_resume(pkv__placement *base, const int32_t *seqs, int32_t n,
-                             int32_t watermark);
+pkv_status pkv__placement_swap_out(pkv__placement *base, const int32_t *seqs, int32_t n);
+pkv_status pkv__placement_swap_in(pkv__placement *base, const int32_t *seqs, int32_t n,
+                                  int32_t watermark);
 size_t pkv__paged_swap_bytes(const pkv__placement *base, const int32_t *seqs, int32_t n);
 
 #endif

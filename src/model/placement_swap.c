@@ -66,7 +66,7 @@ static void park(pkv__paged *p, const int32_t *seqs, int32_t n, int32_t n_moves)
     for (int32_t i = 0; i < n_moves; i++) p->host_of[p->moves[i].device] = 0;
 }
 
-pkv_status pkv__paged_suspend(pkv__placement *base, const int32_t *seqs, int32_t n)
+pkv_status pkv__placement_swap_out(pkv__placement *base, const int32_t *seqs, int32_t n)
 {
     pkv__paged *p = pkv__paged_of(base);
     pkv_hold hold = { 0 };
@@ -114,8 +114,8 @@ int32_t pkv__paged_host_blocks(const pkv__paged *p)
     return n_blocks;
 }
 
-pkv_status pkv__paged_resume(pkv__placement *base, const int32_t *seqs, int32_t n,
-                             int32_t watermark)
+pkv_status pkv__placement_swap_in(pkv__placement *base, const int32_t *seqs, int32_t n,
+                                  int32_t watermark)
 {
     pkv__paged *p = pkv__paged_of(base);
     pkv_hold hold = { 0 };
