@@ -12,7 +12,7 @@
 #define PACKED_M 8
 #define PACKED_V 3
 #define X_PER_ELEMENT 1
-#define ALONE_N 8
+#define ALONE_N 3
 
 typedef __m512 vec;
 
