@@ -110,11 +110,11 @@ static size_t place_arrays(pkv_engine *e, char *base, size_t vocab, size_t max_j
     ARRAY(e->kv_len, seqs);
     ARRAY(e->logit_rows, seqs);
     ARRAY(e->tables, seqs * width);
-    ARRAY(e->logits, seqs * vocab);
     ARRAY(e->drawn, seqs);
     ARRAY(e->new_delays, seqs * PKV__N_DELAYS);
     ARRAY(e->piece, 2 * (size_t)e->piece_room);
     ARRAY(e->seen, words);
+    ARRAY(e->logits, seqs * vocab); /* the last: it is large, and nobody reads it unwritten */
 #undef ARRAY
     return at;
 }
@@ -130,8 +130,8 @@ static pkv_status make_arrays(pkv_engine *e, int32_t max_queue)
     e->arrays_bytes = place_arrays(e, NULL, vocab, max_jobs);
     e->arrays = pkv__alloc(&e->alloc, e->arrays_bytes, PKV_CACHE_LINE);
     if (!e->arrays) return PKV_E_NO_MEMORY;
-    memset(e->arrays, 0, e->arrays_bytes);
     place_arrays(e, e->arrays, vocab, max_jobs);
+    memset(e->arrays, 0, (size_t)((char *)e->logits - (char *)e->arrays));
     return PKV_OK;
 }
 

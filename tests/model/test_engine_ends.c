@@ -2,6 +2,8 @@
  * it may begin. */
 #include "engine_rig.h"
 
+#include "common/philox.h"
+
 enum { BOS = 1 };
 
 static const pkv_engine_config plain = PKV_ENGINE_CONFIG_INIT;
@@ -320,6 +322,58 @@ static void order_of_admission(void **state)
     rig_close(&r);
 }
 
+static int by_arrival(const void *a, const void *b)
+{
+    const got *x = *(got *const *)a, *y = *(got *const *)b;
+    if (x->result.arrival_ns != y->result.arrival_ns)
+        return x->result.arrival_ns < y->result.arrival_ns ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* Many that arrive at random times, of which many are cancelled or too late before it comes to
+ * them: the others are served in order of arrival, and of submit where they arrive at once. */
+static void random_arrivals(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    static const int32_t ids[] = { 4, 5 };
+    static got *g[N];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    const uint64_t seed = rig_seed();
+    pkv__rng rng;
+    pkv__rng_init(&rng, seed, 3, 0);
+    cfg.max_seqs = 1;
+    open_tiny(&r, &cfg);
+    for (int32_t i = 0; i < N; i++) {
+        pkv_request request = rig_request(ids, 2, 1);
+        request.arrival_ns = r.now_ns + (1 + pkv__rng_below(&rng, 100)) * UINT64_C(1000000);
+        if (pkv__rng_below(&rng, 3) == 0)
+            request.deadline_ns =
+                request.arrival_ns + pkv__rng_below(&rng, 100) * UINT64_C(1000000);
+        g[i] = rig_submit(&r, &request);
+    }
+    while (rig_step(&r)) {
+        const uint32_t i = pkv__rng_below(&rng, N);
+        if (!g[i]->has_result)
+            assert_int_equal(pkv_engine_cancel(r.engine, g[i]->id), PKV_OK);
+    }
+    int32_t n_served = 0, n_finished[7] = { 0 };
+    for (int32_t i = 0; i < N; i++) n_finished[g[i]->sample[0].finish]++;
+    assert_true(n_finished[PKV_FINISH_LENGTH] > 20);
+    assert_true(n_finished[PKV_FINISH_CANCEL] > 20 && n_finished[PKV_FINISH_DEADLINE] > 20);
+    qsort(g, N, sizeof(*g), by_arrival);
+    uint64_t last_ns = 0;
+    for (int32_t i = 0; i < N; i++) {
+        if (g[i]->result.admitted_ns == 0) continue;
+        assert_true(last_ns < g[i]->result.admitted_ns);
+        last_ns = g[i]->result.admitted_ns;
+        n_served++;
+    }
+    assert_int_equal(n_served, n_finished[PKV_FINISH_LENGTH]);
+    rig_close(&r);
+}
+
 static void submit_again(got *g, const pkv_token_event *event)
 {
     if (!event->result || g->rig->n_requests >= 5) return;
@@ -380,6 +434,7 @@ int main(void)
         cmocka_unit_test(cancel_shows_held_text),
         cmocka_unit_test(arrivals),
         cmocka_unit_test(order_of_admission),
+        cmocka_unit_test(random_arrivals),
         cmocka_unit_test(submit_in_event),
         cmocka_unit_test(no_step_in_a_step),
     };

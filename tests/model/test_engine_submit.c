@@ -174,6 +174,11 @@ static void full_queue(void **state)
     rig_step(&r); /* two were admitted, one waits */
     for (int32_t i = 0; i < 2; i++) rig_submit(&r, &q);
     rig_refused(&r, &q, PKV_E_LIMIT, "max_queue");
+    /* One that is cancelled while it waits leaves its place. */
+    assert_int_equal(pkv_engine_cancel(r.engine, 5), PKV_OK);
+    rig_step(&r);
+    rig_submit(&r, &q);
+    rig_refused(&r, &q, PKV_E_LIMIT, "max_queue");
     rig_run(&r);
     rig_close(&r);
 }
