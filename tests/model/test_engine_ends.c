@@ -355,8 +355,7 @@ static void random_arrivals(void **state)
     }
     while (rig_step(&r)) {
         const uint32_t i = pkv__rng_below(&rng, N);
-        if (!g[i]->has_result)
-            assert_int_equal(pkv_engine_cancel(r.engine, g[i]->id), PKV_OK);
+        if (!g[i]->has_result) assert_int_equal(pkv_engine_cancel(r.engine, g[i]->id), PKV_OK);
     }
     int32_t n_served = 0, n_finished[7] = { 0 };
     for (int32_t i = 0; i < N; i++) n_finished[g[i]->sample[0].finish]++;
