@@ -357,6 +357,23 @@ def test_kv_size_by_options():
     expect(own["block_bytes"] == 2 * 2 * 64 * 2 * 16, f"{own}")
 
 
+def test_kv_size_times():
+    """Bytes over bandwidth: a rank's share of the weights, and what window layers see."""
+    info = answer("kv-size", "--layers", 4, "--heads", 8, "--kv-heads", 8, "--head-dim", 64, "--tp", 2,
+                  "--weights", "10e9", "--bandwidth", "1e12", "--tokens", 5000, "--kv-dtype", "f16")
+    own = info["rows"][0]
+    expect(info["budget"]["max_tokens"] == 5000, "at least the tokens that are asked for")
+    token = bytes_per_token(4, 4, 64, "f16")
+    expect(abs(own["ms_alone"] - (5e9 + 5000 * token) / 1e9) < 1e-9, f"two ranks: {own}")
+    info = answer("kv-size", "--layers", 4, "--kv-heads", 1, "--head-dim", 64, "--window", 100,
+                  "--bandwidth", "1GB/s", "--tokens", 1000, "--kv-dtype", "f16")
+    own = info["rows"][0]
+    expect(info["model"]["window_layers"] == 4 and own["blocks_per_seq"] == 8, f"all layers: {own}")
+    expect(abs(own["ms_alone"] - 100 * bytes_per_token(4, 1, 64, "f16") / 1e6) < 1e-9, f"window: {own}")
+    text = said("kv-size", "--layers", 1, "--kv-heads", 1, "--head-dim", 256, "--params", 1500)
+    expect("1.50 k parameters as f16 (from --params)" in text, text)
+
+
 def test_kv_size_of_weight_files():
     stories()
     for name in ("stories260K.bin", "stories260K.gguf", "", "config.json"):
@@ -374,6 +391,8 @@ def test_kv_size_that_cannot_fit():
     code, out, err = run(*base, "--mem", "100MiB")
     expect(code == 4 and "64 blocks of 2097152 bytes" in err and err.count("\n") == 1, f"{code}, {err!r}")
     expect("GQA" in out or "8 heads" in out, "the table is printed all the same")
+    code, _, err = run(*base, "--heads", 32, "--mem", "100MiB")
+    expect(code == 4 and "64 blocks of 2097152 bytes" in err, f"of the model as it is: {err!r}")
     code, _, err = run(*base, "--mem", "130MiB")
     expect(code == 0 and err == "", f"65 blocks: exit {code}, {err!r}")
     code, out, err = run(*base, "--mem", "1GiB", "--weights", "2GiB", "--json")
