@@ -1,7 +1,8 @@
 /* Parsing with argp: one list of options, each with the commands it means something to. */
 #include "bench_options.h"
 
-#include <argp.h>
+#include "options_serve.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,9 +41,10 @@ enum {
     IN_BLOCKMGR = 1 << CMD_BLOCKMGR,
     IN_CAPACITY = 1 << CMD_CAPACITY,
     IN_SHARE = 1 << CMD_SHARE,
+    IN_SERVE = 1 << CMD_SERVE,
     IN_MACHINE = 1 << CMD_MACHINE,
     IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR,
-    IN_CASES = IN_TIMED | IN_CAPACITY | IN_SHARE,
+    IN_CASES = IN_TIMED | IN_CAPACITY | IN_SHARE | IN_SERVE,
     IN_MEASURED = IN_TIMED | IN_MACHINE,
     IN_ALL = IN_CASES | IN_MACHINE
 };
@@ -57,8 +59,9 @@ static const struct known_option {
     { IN_ALL, { "profile", KEY_PROFILE, "NAME", 0, "quick (default), full or ci", 1 } },
     { IN_CASES, { "filter", KEY_FILTER, "TEXT", 0, "only cases whose id contains TEXT", 1 } },
     { IN_CASES, { "list", KEY_LIST, NULL, 0, "print the ids of the cases and run nothing", 1 } },
-    { IN_TIMED,
-      { "repeats", 'r', "N", 0, "samples per side (default: quick 20, full 20, ci 5)", 2 } },
+    { IN_TIMED | IN_SERVE,
+      { "repeats", 'r', "N", 0,
+        "samples per side (default: quick 20, full 20, ci 5; rounds of serve: 3, 5, 1)", 2 } },
     { IN_CASES,
       { "seed", KEY_SEED, "N", 0, "seed of data, tables, order and bootstrap (default 1)", 2 } },
     { IN_MEASURED,
@@ -69,10 +72,10 @@ static const struct known_option {
     { IN_TIMED,
       { "max-time", KEY_MAX_TIME, "S", 0, "seconds of timing per case (default: quick 3, full 20)",
         2 } },
-    { IN_MEASURED,
+    { IN_MEASURED | IN_SERVE,
       { "isa", KEY_ISA, "LEVEL", 0,
         "highest CPU level: " ISA_NAMES " (default: PKV_ISA, else best)", 2 } },
-    { IN_RUN | IN_KERNEL | IN_MACHINE,
+    { IN_RUN | IN_KERNEL | IN_SERVE | IN_MACHINE,
       { "threads", KEY_THREADS, "N", 0,
         "threads of attention and of the loops beside it (default: every CPU; ci 2)", 2 } },
     { IN_MEASURED,
@@ -88,7 +91,8 @@ static const struct known_option {
         3 } },
     { IN_TIMED,
       { "fail-noisy", KEY_FAIL_NOISY, NULL, 0, "exit with 3 if the A/A check says noisy", 3 } },
-    { IN_RUN | IN_KERNEL, { "self-test", KEY_SELF_TEST, "KIND", OPTION_HIDDEN, NULL, 0 } },
+    { IN_RUN | IN_KERNEL | IN_SERVE,
+      { "self-test", KEY_SELF_TEST, "KIND", OPTION_HIDDEN, NULL, 0 } },
     { IN_KERNEL,
       { "batch", KEY_BATCH, "SPEC", 0,
         "run this batch instead of the profile's cases: 32q1s2k is 32 decodes at 2,048 keys, "
@@ -123,15 +127,19 @@ const char *bench_profile_name(enum bench_profile profile)
 
 const char *bench_command_name(enum bench_command command)
 {
-    static const char *const names[] = {
-        "run", "kernel", "blockmgr", "capacity", "share", "machine"
-    };
+    static const char *const names[] = { "run",   "kernel", "blockmgr", "capacity",
+                                         "share", "serve",  "machine" };
     return names[command];
 }
 
 bool bench_command_untimed(enum bench_command command)
 {
     return command == CMD_CAPACITY || command == CMD_SHARE;
+}
+
+bool bench_command_probes(enum bench_command command)
+{
+    return !bench_command_untimed(command) && command != CMD_SERVE;
 }
 
 int32_t bench_threads(const struct bench_options *o, int32_t n_cpus)
@@ -414,6 +422,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct parse_input *in = state->input;
     const char *command = bench_command_name(in->options->command);
+    if (key == ARGP_KEY_INIT) state->child_inputs[0] = in->options;
     for (int i = 0; i < BENCH_LEN(known_options); i++) {
         if (known_options[i].argp.key != key) continue;
         in->seen[i] = true;
@@ -445,6 +454,11 @@ static const struct {
       "What sharing blocks saves: samples of one prompt, and what of a trace's prompts the prefix "
       "cache finds, by eviction policy and pool size.\v"
       "With --trace, --trace-block or --pool: the trace alone, which draws nothing from --seed." },
+    { "serve",
+      "The engine of the reference transformer under load: KV memory in blocks against contiguous "
+      "regions in as many bytes; concurrent sequences, tokens a second, delays.\v"
+      "An option that describes a workload runs that one instead of the profile's cases. Exit "
+      "status 1: placements gave different tokens." },
     { "machine", "Print what is known of this machine, and its measured memory bandwidth." },
 };
 
@@ -456,6 +470,7 @@ static const char main_help[] =
     "  blockmgr   operations of the block manager, beside malloc and a bare LIFO list\n"
     "  capacity   concurrent sequences in a memory budget (simulated)\n"
     "  share      what sharing blocks saves: samples of a prompt, prompts of a trace\n"
+    "  serve      an engine under load, paged against contiguous placement\n"
     "  machine    this machine and its measured memory bandwidth\n\n"
     "Start with: pkv-bench run --profile quick\n"
     "Each command takes --help.\n";
@@ -475,11 +490,11 @@ static enum bench_command find_command(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) return (enum bench_command)i;
     if (argc < 2)
         fprintf(stderr, "pkv-bench: a command is missing: run, kernel, blockmgr, "
-                        "capacity, share or machine; see pkv-bench --help\n");
+                        "capacity, share, serve or machine; see pkv-bench --help\n");
     else
         fprintf(stderr,
                 "pkv-bench: unknown command '%s': use run, kernel, blockmgr, capacity, "
-                "share or machine\n",
+                "share, serve or machine\n",
                 argv[1]);
     exit(BENCH_USAGE);
 }
@@ -495,6 +510,9 @@ static void set_defaults(const char *shared_env, struct bench_options *o)
 {
     memset(o, 0, sizeof(*o));
     snprintf(o->shared_trace, sizeof(o->shared_trace), "%s/traces/mooncake/synthetic_trace.jsonl",
+             shared_env && *shared_env ? shared_env : "../shared");
+    snprintf(o->serve.shared_lengths, sizeof(o->serve.shared_lengths),
+             "%s/traces/sharegpt_lens/sharegpt_8k_filtered_stats_llama2_tokenizer.csv",
              shared_env && *shared_env ? shared_env : "../shared");
     o->trace = o->shared_trace;
     o->trace_block = 512;
@@ -534,8 +552,10 @@ void bench_options_parse(int argc, char **argv, const char *isa_env, const char 
         options[i] = known_options[i].argp;
         if (!(known_options[i].commands & 1u << out->command)) options[i].flags |= OPTION_HIDDEN;
     }
-    const struct argp argp = { options, parse_option, NULL, commands[out->command].doc,
-                               NULL,    NULL,         NULL };
+    const struct argp_child children[] = { { options_serve_argp(out->command), 0, NULL, 0 },
+                                           { NULL, 0, NULL, 0 } };
+    const struct argp argp = { options,  parse_option, NULL, commands[out->command].doc,
+                               children, NULL,         NULL };
     snprintf(name, sizeof(name), "pkv-bench %s", commands[out->command].name);
     argv[1] = name;
     argp_err_exit_status = BENCH_USAGE;

@@ -7,7 +7,15 @@
 
 #include "pagedkv/backend.h"
 
-enum bench_command { CMD_RUN, CMD_KERNEL, CMD_BLOCKMGR, CMD_CAPACITY, CMD_SHARE, CMD_MACHINE };
+enum bench_command {
+    CMD_RUN,
+    CMD_KERNEL,
+    CMD_BLOCKMGR,
+    CMD_CAPACITY,
+    CMD_SHARE,
+    CMD_SERVE,
+    CMD_MACHINE
+};
 enum bench_profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_CI };
 
 /* Sides that tests of the suite plant; see docs/benchmarking.md. */
@@ -15,6 +23,16 @@ enum bench_self_test { SELF_TEST_NONE, SELF_TEST_SLOW, SELF_TEST_WRONG };
 
 #define OPTIONS_MAX_BLOCKS 8
 #define OPTIONS_MAX_POOLS 64
+
+/* A workload for `serve`; 0 and NULL: the default. */
+struct serve_options {
+    bool given; /* any of them */
+    const char *model, *lengths;
+    int32_t scale, requests, concurrency, prefix, samples, max_seqs, max_context, chunk;
+    double rate, slo_ttft_ms, slo_tpot_ms;
+    size_t kv_memory;
+    char shared_lengths[512]; /* of the real trace, in the shared folder */
+};
 
 struct bench_options {
     enum bench_command command;
@@ -43,7 +61,8 @@ struct bench_options {
     char shared_trace[512];
     int32_t trace_block;                           /* tokens that one of its ids stands for */
     int32_t n_pools, pools[OPTIONS_MAX_POOLS - 1]; /* in blocks of the trace; 0: from the trace */
-    char text[512];                                /* the command line as typed */
+    struct serve_options serve;
+    char text[512]; /* the command line as typed */
 };
 
 /* Parse. `isa_env` is the value of PKV_ISA or NULL; --isa goes before it, and `capacity` and
@@ -64,5 +83,7 @@ const char *bench_profile_name(enum bench_profile profile);
 const char *bench_command_name(enum bench_command command);
 /* A command that counts and times nothing, so that neither level nor bandwidth matter. */
 bool bench_command_untimed(enum bench_command command);
+/* A command that begins with the bandwidth of the machine and the A/A check of attention. */
+bool bench_command_probes(enum bench_command command);
 
 #endif

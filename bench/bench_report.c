@@ -9,8 +9,8 @@
 
 const char *bench_group_name(enum bench_group group)
 {
-    static const char *const names[GROUP_COUNT] = { "kernel",   "moves",    "pool",
-                                                    "blockmgr", "capacity", "share" };
+    static const char *const names[GROUP_COUNT] = { "kernel",   "moves", "pool", "blockmgr",
+                                                    "capacity", "share", "serve" };
     return names[group];
 }
 

@@ -15,9 +15,10 @@ enum bench_group {
     GROUP_BLOCKMGR, /* table B: operations of the block manager */
     GROUP_CAPACITY, /* concurrent sequences in a budget */
     GROUP_SHARE,    /* what the prefix cache finds */
+    GROUP_SERVE,    /* an engine under load, by placement */
     GROUP_COUNT
 };
-/* "kernel", "moves", "pool", "blockmgr", "capacity", "share" */
+/* "kernel", "moves", "pool", "blockmgr", "capacity", "share", "serve" */
 const char *bench_group_name(enum bench_group group);
 
 struct bench_param {
@@ -27,10 +28,10 @@ struct bench_value {
     char name[28];
     double value;
 };
-#define ROW_MAX_PARAMS 14
+#define ROW_MAX_PARAMS 16
 #define SIDE_MAX_PARAMS 10
 #define ROW_MAX_GOALS 3
-#define ROW_MAX_VALUES 24
+#define ROW_MAX_VALUES 28
 
 struct bench_correct {
     bool checked, ok;

@@ -115,7 +115,7 @@ static bool make_aa_case(const struct bench_run *run, struct case_list *list,
 static bool check_aa(struct bench_run *run, struct case_list *aa, struct bench_ratio *out,
                      struct bench_error *err)
 {
-    if (bench_command_untimed(run->options->command)) return true;
+    if (!bench_command_probes(run->options->command)) return true;
     if (!bench_aa_run(&aa->cases[0], run, out, err))
         return err->code == BENCH_SKIP && bench_report_skip(&run->report, "A/A", err->text, err);
     run->report.has_aa = true;
@@ -206,7 +206,7 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     bool ok = make_cases(o, &list, err);
     if (ok) begin_report(run);
     ok = ok && resolve_memory(run, err);
-    if (!bench_command_untimed(o->command))
+    if (bench_command_probes(o->command))
         ok = ok && make_engines(run, err) && measure_bandwidth(run, err);
     if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);
@@ -289,11 +289,13 @@ static bool write_outputs(const struct bench_run *run, struct bench_error *err)
            bench_fail(err, BENCH_USAGE, "cannot write to standard output");
 }
 
-/* The one case of --batch is what the user came for; without its rows nothing was answered. */
-static bool batch_skipped(const struct bench_run *run)
+/* The one case of --batch or a workload is what the user came for; without its rows nothing was
+ * answered. */
+static bool wish_skipped(const struct bench_run *run)
 {
     const struct bench_report *r = &run->report;
-    if (!run->options || !run->options->has_batch || r->n_rows > 0) return false;
+    if (!run->options || r->n_rows > 0) return false;
+    if (!run->options->has_batch && !run->options->serve.given) return false;
     for (int32_t i = 0; i < r->n_skips; i++)
         fprintf(stderr, "pkv-bench: %s was not run: %s\n", r->skips[i].id, r->skips[i].reason);
     return r->n_skips > 0;
@@ -311,7 +313,7 @@ int bench_session_main(const struct bench_options *o)
     if (!ok) {
         fprintf(stderr, "pkv-bench: %s\n", err.text);
         code = err.code;
-    } else if (run.report.wrong || batch_skipped(&run)) {
+    } else if (run.report.wrong || wish_skipped(&run)) {
         code = BENCH_WRONG;
     } else if (run.report.noisy && o->fail_noisy) {
         code = BENCH_NOISY;

@@ -20,6 +20,9 @@ void out_set_interval(struct text_table *t, int32_t column, double value, double
 /* All goals of the row, met or missed. */
 void out_set_goals(struct text_table *t, int32_t column, const struct bench_row *r);
 
+/* Rows [first, end) of one case of serving. */
+void out_serve_tables(const struct printer *p, int32_t first, int32_t end);
+
 /* Rows [first, end) of one case of attention or moves: a table for each of its families. */
 void out_kernel_tables(const struct printer *p, int32_t first, int32_t end);
 /* Which goals were met, those of docs/kernels.md as a table, the others where missed. */

@@ -410,6 +410,7 @@ void out_tables(const struct bench_report *report, bool markdown, FILE *out)
     blockmgr_table(&p);
     case_tables(&p, GROUP_CAPACITY, capacity_table);
     case_tables(&p, GROUP_SHARE, share_table);
+    case_tables(&p, GROUP_SERVE, out_serve_tables);
     if (report->published) published(&p);
     losses(&p);
     out_goals(&p);
