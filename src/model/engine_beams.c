@@ -75,7 +75,7 @@ static void tell_result(pkv_engine *e, pkv__job *job, int32_t rank, pkv_finish f
     if (rank < pkv__beam_n_results(job->beams)) {
         pkv__beam_result(job->beams, rank, &ids, &n, &score, &own);
         /* A beam that was cut off: by what, the search does not know. */
-        if (own != PKV_FINISH_STOP) own = n == job->max_new ? job->at_max : finish;
+        if (own != PKV_FINISH_STOP) own = finish;
     }
     if (n > 0) count_tokens(e, job, n);
     pkv__output_init(text, e->tokenizer, NULL);

@@ -163,8 +163,8 @@ static pkv_status run_rows(pkv_engine *e, double start)
     const pkv__batch batch = build_batch(e);
     e->step.manager_s += pkv__engine_seconds() - start;
     const pkv_status status = compute(e, &batch);
-    e->now_ns = pkv__engine_now(e);
     if (status != PKV_OK) {
+        e->now_ns = pkv__engine_now(e);
         pkv__log(&e->log, PKV_LOG_ERROR, "the pass failed: %s; its %d requests end with an error",
                  pkv_status_name(status), e->n_shares);
         end_all(e);

@@ -335,7 +335,7 @@ static int by_arrival(const void *a, const void *b)
 static void random_arrivals(void **state)
 {
     (void)state;
-    enum { N = 300 };
+    enum { N = 900 };
     static const int32_t ids[] = { 4, 5 };
     static got *g[N];
     engine_rig r;
@@ -347,12 +347,15 @@ static void random_arrivals(void **state)
     open_tiny(&r, &cfg);
     for (int32_t i = 0; i < N; i++) {
         pkv_request request = rig_request(ids, 2, 1);
-        request.arrival_ns = r.now_ns + (1 + pkv__rng_below(&rng, 100)) * UINT64_C(1000000);
+        request.arrival_ns = r.now_ns + (1 + pkv__rng_below(&rng, 300)) * UINT64_C(1000000);
         if (pkv__rng_below(&rng, 3) == 0)
             request.deadline_ns =
                 request.arrival_ns + pkv__rng_below(&rng, 100) * UINT64_C(1000000);
         g[i] = rig_submit(&r, &request);
     }
+    rig_step(&r);
+    for (int32_t k = 0; k < N / 3; k++) /* out of the middle of the heaps */
+        assert_int_equal(pkv_engine_cancel(r.engine, g[pkv__rng_below(&rng, N)]->id), PKV_OK);
     while (rig_step(&r)) {
         const uint32_t i = pkv__rng_below(&rng, N);
         if (!g[i]->has_result) assert_int_equal(pkv_engine_cancel(r.engine, g[i]->id), PKV_OK);

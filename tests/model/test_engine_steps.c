@@ -94,6 +94,50 @@ static void failed_steps(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- time of events */
+
+static engine_rig *slow; /* whose clock the pass below moves on */
+
+static pkv_status slow_pass(pkv__forward *fwd, const pkv__batch *batch, pkv_kv_view *k,
+                            pkv_kv_view *v, float *logits)
+{
+    slow->now_ns += 5000000;
+    return pkv__forward_run(fwd, batch, k, v, logits);
+}
+
+static pkv_status slow_failure(pkv__forward *fwd, const pkv__batch *batch, pkv_kv_view *k,
+                               pkv_kv_view *v, float *logits)
+{
+    slow->now_ns += 5000000;
+    return no_memory(fwd, batch, k, v, logits);
+}
+
+/* A token is there when its pass is over: 5 ms for the first, then 1 ms between steps and 5. */
+static void time_of_tokens(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 4, 5 };
+    engine_rig r;
+    const pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    slow = &r;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    r.engine->pass = slow_pass;
+    const pkv_request q = rig_request(ids, 2, 3);
+    const got *g = rig_submit(&r, &q);
+    const uint64_t start = r.now_ns;
+    rig_run(&r);
+    assert_int_equal(g->result.admitted_ns, start);
+    assert_true(g->result.ttft_ms == 5 && g->result.tpot_ms == 6);
+    assert_int_equal(g->result.finish_ns, start + 17000000);
+    assert_true(fabs(rig_stats(&r).elapsed_s - 0.017) < 1e-12);
+    r.engine->pass = slow_failure;
+    const got *failed = rig_submit(&r, &q);
+    const uint64_t again = r.now_ns;
+    rig_step(&r);
+    assert_int_equal(failed->result.finish_ns, again + 5000000);
+    rig_close(&r);
+}
+
 /* ---------------------------------------------------------------- memory */
 
 /* Nothing from anywhere, also not behind the allocator's back, once everything has run. */
@@ -174,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failed_steps),
+        cmocka_unit_test(time_of_tokens),
         cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(time_of_steps),
     };
