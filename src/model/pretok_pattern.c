@@ -23,14 +23,15 @@ static pkv_status compile(const pkv_tokenizer *t, const char *expression, size_t
 {
     int error;
     size_t at;
-    p->code =
-        pcre2_compile((PCRE2_SPTR)expression, bytes, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
+    /* \C would end words within characters, where no match may begin. */
+    p->code = pcre2_compile((PCRE2_SPTR)expression, bytes,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
     if (!p->code && error == PCRE2_ERROR_NOMEMORY) return PKV_E_NO_MEMORY;
     if (!p->code) {
         char why[80];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
-        return pkv__refuse(&t->log, PKV_E_FORMAT, "%.64s: the splitter's expression at %zu: %s",
-                           t->name, at, why);
+        return pkv__refuse(&t->log, PKV_E_FORMAT,
+                           "%.64s: byte 0: the splitter's expression at %zu: %s", t->name, at, why);
     }
     p->limits = pcre2_match_context_create(NULL);
     if (!p->limits) return PKV_E_NO_MEMORY;
@@ -44,9 +45,10 @@ pkv_status pkv__pattern_create(const pkv_tokenizer *t, const char *expression, s
                                pkv__pattern **out)
 {
     if (bytes > PATTERN_BYTES_MAX)
-        return pkv__refuse(&t->log, PKV_E_FORMAT,
-                           "%.64s: the splitter's expression has %zu bytes, at most %d are taken",
-                           t->name, bytes, PATTERN_BYTES_MAX);
+        return pkv__refuse(
+            &t->log, PKV_E_FORMAT,
+            "%.64s: byte 0: the splitter's expression has %zu bytes, at most %d are taken", t->name,
+            bytes, PATTERN_BYTES_MAX);
     pkv__pattern *p = calloc(1, sizeof(*p));
     if (!p) return PKV_E_NO_MEMORY;
     const pkv_status status = compile(t, expression, bytes, p);
