@@ -82,7 +82,12 @@ int generate_tokenizer_open(const generate_options *o, const pkv_model_info *inf
     cfg.log = generate_logger(&log);
     const pkv_status status = pkv_tokenizer_open(&cfg, out);
     free(place);
-    if (status == PKV_OK || (status == PKV_E_IO && !needed && !o->tokenizer)) return GENERATE_OK;
+    if (status == PKV_OK) return GENERATE_OK;
+    if (!needed && !o->tokenizer && status != PKV_E_NO_MEMORY) {
+        if (status != PKV_E_IO)
+            generate_complain("warning: %s: ids only", generate_why(&log, status));
+        return GENERATE_OK;
+    }
     generate_complain("%s%s", generate_why(&log, status),
                       o->tokenizer ? "" : " (the tokenizer; another one: -t PATH)");
     return status == PKV_E_NO_MEMORY ? GENERATE_IO : GENERATE_MODEL;
