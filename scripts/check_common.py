@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 C_SUFFIXES = (".c", ".h", ".inc", ".cpp", ".cu", ".cuh")
-DATA_FOLDERS = ("corpus", "data")  # inputs of tests: any bytes are right there
+DATA_FOLDERS = ("attacks", "corpus", "data")  # inputs of tests: any bytes are right there
 
 # Public headers of libpagedkv-model; all others are libpagedkv's.
 MODEL_HEADERS = ("include/pagedkv/engine.h", "include/pagedkv/kv_size.h",
