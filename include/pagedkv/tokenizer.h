@@ -22,7 +22,8 @@ typedef struct pkv_tokenizer pkv_tokenizer;
 typedef struct pkv_tokenizer_config {
     uint32_t struct_size;
     const char *path;     /* a file, or a folder that holds one:
-                               tokenizer.json      Hugging Face, model BPE
+                               tokenizer.json      Hugging Face, model BPE; with bos, eos and what is
+                                                   added of a tokenizer_config.json beside it
                                *.tiktoken          lines of "base64 rank"
                                tokenizer.model, *.model, *.model.v1 and so on: SentencePiece
                                *.gguf              arrays tokenizer.ggml.*

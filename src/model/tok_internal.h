@@ -205,6 +205,8 @@ PKV_NODISCARD pkv_status pkv__tok_read_tiktoken(pkv_tokenizer *t, const uint8_t 
 PKV_NODISCARD pkv_status pkv__tok_read_gpt2(pkv_tokenizer *t, const uint8_t *merges, size_t n,
                                             const uint8_t *json, size_t n_json);
 PKV_NODISCARD pkv_status pkv__tok_read_json(pkv_tokenizer *t, const uint8_t *data, size_t n);
+/* tokenizer_config.json, once its tokenizer.json is read. */
+PKV_NODISCARD pkv_status pkv__tok_read_json_config(pkv_tokenizer *t, const uint8_t *data, size_t n);
 
 /* Bytes in memory as if they were a file called `name`; `beside` is the encoder.json of a
  * vocab.bpe, else NULL. cfg->path is not looked at. */

@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MERGES "vocab.bpe"
 #define ENCODER "encoder.json"
+#define JSON_CONFIG "tokenizer_config.json"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -135,6 +137,24 @@ static pkv_status open_gguf(pkv_tokenizer *t, const char *path)
     return status == PKV_OK ? settle_splitter(t, asked) : status;
 }
 
+/* Which tokens begin and end a text stands beside a tokenizer.json, if anywhere. */
+static pkv_status open_json_config(pkv_tokenizer *t, const char *path)
+{
+    size_t bytes;
+    pkv__file_map map = { 0 };
+    char *beside = pkv__path_join(&t->alloc, path, false, JSON_CONFIG, &bytes);
+    if (!beside) return PKV_E_NO_MEMORY;
+    pkv_status status = PKV_OK;
+    t->name = JSON_CONFIG;
+    if (access(beside, F_OK) == 0) {
+        status = open_map(t, beside, &map);
+        if (status == PKV_OK) status = pkv__tok_read_json_config(t, map.data, map.bytes);
+        pkv__file_map_close(&map, &t->alloc);
+    }
+    pkv__free(&t->alloc, beside, bytes);
+    return status;
+}
+
 static pkv_status open_file(pkv_tokenizer *t, const pkv_tokenizer_config *cfg, const char *path)
 {
     pkv__file_map map;
@@ -146,7 +166,8 @@ static pkv_status open_file(pkv_tokenizer *t, const pkv_tokenizer_config *cfg, c
     if (status != PKV_OK) return status;
     status = pkv__tok_open_bytes(t, cfg, map.data, map.bytes, NULL, 0);
     pkv__file_map_close(&map, &t->alloc);
-    return status;
+    if (status != PKV_OK || strcmp(t->source, "tokenizer.json") != 0) return status;
+    return open_json_config(t, path);
 }
 
 /* ---------------------------------------------------------------- folders */

@@ -302,13 +302,133 @@ static void test_gpt2(void **state)
     pkv_tokenizer_close(a);
 }
 
+/* ---------------------------------------------------------------- tokenizer_config.json */
+
+#define NAMED                                                                                      \
+    PRE ",\"added_tokens\":[" TOKEN("257", "<s>", "true", "") "," TOKEN("258", "</s>", "true",     \
+                                                                        "") "]"
+#define TEMPLATE                                                                                   \
+    ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"         \
+    "\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":["       \
+    "257]}}}"
+
+typedef struct config_case {
+    const char *rest, *config; /* of tokenizer.json; NULL: no second file */
+    int32_t bos, eos;
+    bool adds_bos, adds_eos;
+    int n_lines; /* warnings */
+} config_case;
+
+static void test_config_beside(void **state)
+{
+    static const config_case cases[] = {
+        { NAMED, NULL, -1, -1, false, false, 0 },
+        { NAMED, "{}", -1, -1, false, false, 0 },
+        { NAMED, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}", 257, 258, false, false, 0 },
+        { NAMED, "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":null}", 257, -1, false, false,
+          0 },
+        { NAMED, "{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 257, -1, true, false, 0 },
+        { NAMED, "{\"eos_token\":\"</s>\",\"add_eos_token\":true,\"add_bos_token\":false}", -1, 258,
+          false, true, 0 },
+        { NAMED, "{\"bos_token\":\"<none>\",\"eos_token\":\"ab\"}", -1, 256, false, false, 1 },
+        /* what a template puts in front stays, unless it is said not to be put there */
+        { NAMED TEMPLATE, "{\"eos_token\":\"</s>\"}", 257, 258, true, false, 0 },
+        { NAMED TEMPLATE, "{\"bos_token\":\"</s>\"}", 257, -1, true, false, 0 },
+        { NAMED TEMPLATE, "{\"add_bos_token\":null}", 257, -1, true, false, 0 },
+        { NAMED TEMPLATE, "{\"add_bos_token\":false}", 257, -1, false, false, 0 },
+        { NAMED TEMPLATE, "{\"bos_token\":\"</s>\",\"add_bos_token\":true}", 258, -1, true, false,
+          0 },
+    };
+    char folder[512];
+    (void)state;
+    for (size_t k = 0; k < PKV_ARRAY_LEN(cases); k++) {
+        const config_case *c = &cases[k];
+        bytes b = { 0 };
+        last_log log;
+        pkv_tokenizer *t = NULL;
+        pkv_tokenizer_info info = PKV_TOKENIZER_INFO_INIT;
+        pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
+        scratch_folder(folder, sizeof(folder));
+        make_json(&b, "\"ab\":256", "[\"a b\"]", "", c->rest);
+        write_bytes(folder, "tokenizer.json", b.data, b.n);
+        if (c->config) write_bytes(folder, "tokenizer_config.json", c->config, strlen(c->config));
+        cfg.path = folder;
+        cfg.log = log_to(&log);
+        if (pkv_tokenizer_open(&cfg, &t) != PKV_OK) fail_msg("case %zu: %s", k, log.text);
+        assert_int_equal(pkv_tokenizer_get_info(t, &info), PKV_OK);
+        if (info.bos != c->bos || info.eos != c->eos || info.adds_bos != c->adds_bos ||
+            info.adds_eos != c->adds_eos || log.n_lines != c->n_lines)
+            fail_msg("case %zu: bos %d, eos %d, %d lines: %s", k, info.bos, info.eos, log.n_lines,
+                     log.text);
+        if (c->adds_bos) EXPECT_IDS(t, "x", PKV_TOK_ADD_SPECIAL, c->bos, 'x');
+        if (c->adds_eos) EXPECT_IDS(t, "x", PKV_TOK_ADD_SPECIAL, 'x', c->eos);
+        pkv_tokenizer_close(t);
+        bytes_free(&b);
+        scratch_remove(folder);
+    }
+}
+
+static void test_config_refused(void **state)
+{
+    static const struct {
+        const char *config, *says;
+    } bad[] = {
+        { "{", "byte " },
+        { "[]", "no JSON object" },
+        { "{\"bos_token\":1}", "bos_token: neither a text" },
+        { "{\"eos_token\":{\"content\":1}}", "eos_token: neither a text" },
+        { "{\"add_bos_token\":\"yes\"}", "add_bos_token: no truth value" },
+        { "{\"add_eos_token\":true}", "add_eos_token: true, and there is no such token" },
+    };
+    char folder[512], path[1024];
+    bytes b = { 0 };
+    (void)state;
+    scratch_folder(folder, sizeof(folder));
+    make_json(&b, "\"ab\":256", "[\"a b\"]", "", NAMED);
+    write_bytes(folder, "tokenizer.json", b.data, b.n);
+    snprintf(path, sizeof(path), "%s/tokenizer.json", folder);
+    for (size_t k = 0; k < PKV_ARRAY_LEN(bad); k++) {
+        last_log log;
+        pkv_tokenizer *t = NULL;
+        pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
+        write_bytes(folder, "tokenizer_config.json", bad[k].config, strlen(bad[k].config));
+        cfg.path = path;
+        cfg.log = log_to(&log);
+        assert_int_equal(pkv_tokenizer_open(&cfg, &t), PKV_E_FORMAT);
+        assert_null(t);
+        if (strncmp(log.text, "tokenizer_config.json: byte ", 28) != 0 ||
+            !strstr(log.text, bad[k].says))
+            fail_msg("%s: %s", bad[k].config, log.text);
+    }
+    write_bytes(folder, "tokenizer_config.json", "{\"bos_token\":\"<s>\"}", 19);
+    for (long fail_at = 0;; fail_at++) {
+        counted_memory memory;
+        pkv_tokenizer *t = NULL;
+        pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
+        cfg.path = path;
+        cfg.alloc = count_memory(&memory, fail_at);
+        const pkv_status status = pkv_tokenizer_open(&cfg, &t);
+        pkv_tokenizer_close(t);
+        assert_int_equal(memory.n_live, 0);
+        if (status == PKV_OK) break;
+        assert_int_equal(status, PKV_E_NO_MEMORY);
+    }
+    bytes_free(&b);
+    scratch_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_added),
-        cmocka_unit_test(test_pattern),    cmocka_unit_test(test_normal_form),
-        cmocka_unit_test(test_spm),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_byte_level),
+        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_pattern),
+        cmocka_unit_test(test_normal_form),
+        cmocka_unit_test(test_spm),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_config_beside),
+        cmocka_unit_test(test_config_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
