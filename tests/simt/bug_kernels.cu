@@ -6,8 +6,7 @@
 namespace
 {
 
-/* ---- Order of memory in a block ---------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- order of memory in a block */
 
 template <bool FIXED> PKV_GLOBAL(64) no_sync_before_merge(float *out, const float *in)
 {
@@ -38,6 +37,18 @@ template <bool FIXED> PKV_GLOBAL(64) no_sync_at_loop_end(float *out, const float
     }
     pkv_cp_wait<0>();
     out[t] = sum;
+}
+
+template <bool FIXED> PKV_GLOBAL(64) no_sync_before_reuse(float *out, const float *in)
+{
+    PKV_DEV_SHARED(float, s, 1);
+    if (pkv_thread() == 0) s[0] = in[1];
+    pkv_syncthreads();
+    float x = s[0];
+    if (FIXED) pkv_syncthreads();
+    if (pkv_thread() == 63) s[0] = 2 * x; /* here: no_sync_before_reuse */
+    pkv_syncthreads();
+    out[pkv_thread()] = x + s[0];
 }
 
 template <bool FIXED> PKV_GLOBAL(32) lax_wait(float *out, const float *in)
@@ -88,8 +99,7 @@ template <bool FIXED> PKV_GLOBAL(32) uninitialised(float *out, const float *in)
     out[pkv_lane()] = s[pkv_lane()]; /* here: uninitialised */
 }
 
-/* ---- Bounds and alignment ---------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- bounds and alignment */
 
 template <bool FIXED> PKV_GLOBAL(32) static_bounds(float *out, const float *in)
 {
@@ -145,8 +155,7 @@ template <bool FIXED> PKV_GLOBAL(32) misaligned_pun(float *out, const float *in)
     out[pkv_lane()] = v.x + v.y + v.z + v.w;
 }
 
-/* ---- Threads that do not meet -----------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- threads that do not meet */
 
 template <bool FIXED> PKV_GLOBAL(32) divergent_shuffle(float *out, const float *in)
 {
@@ -217,8 +226,7 @@ template <bool FIXED> PKV_GLOBAL(32) skipped_barrier(float *out, const float *in
     pkv_syncwarp(); /* here: skipped_barrier */
 }
 
-/* ---- Copies and matrices ----------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- copies and matrices */
 
 template <bool FIXED> PKV_GLOBAL(32) exit_with_copies(float *out, const float *in)
 {
@@ -271,8 +279,7 @@ template <bool FIXED> PKV_GLOBAL(32) ldmatrix_too_early(float *out, const float 
     out[pkv_lane()] = (float)(r[0] >> 16);
 }
 
-/* ---- Blocks -----------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- blocks */
 
 template <bool FIXED> PKV_GLOBAL(32) two_blocks_write(float *out, const float *in)
 {
@@ -336,6 +343,7 @@ template <bool FIXED> PKV_GLOBAL(64) global_race(float *out, const float *in)
     }
 BUG_LAUNCH(no_sync_before_merge, 1, 64, 0)
 BUG_LAUNCH(no_sync_at_loop_end, 1, 64, 0)
+BUG_LAUNCH(no_sync_before_reuse, 1, 64, 0)
 BUG_LAUNCH(lax_wait, 1, 32, 0)
 BUG_LAUNCH(no_syncwarp, 1, 32, 0)
 BUG_LAUNCH(shuffle_as_sync, 1, 32, 0)

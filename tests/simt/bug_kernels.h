@@ -12,6 +12,7 @@ enum { N_BUG_OUT = 64, N_BUG_IN = 2048 };
 #define BUG_KERNELS(X)                                                                             \
     X(no_sync_before_merge, "no barrier between the warps' parts and their sum")                   \
     X(no_sync_at_loop_end, "no barrier before a copy into the buffer just read")                   \
+    X(no_sync_before_reuse, "no barrier between the last read and the next write")                 \
     X(lax_wait, "the wait lets one group too many go on")                                          \
     X(no_syncwarp, "another lane's write read without a syncwarp")                                 \
     X(shuffle_as_sync, "a shuffle where a syncwarp belongs")                                       \

@@ -73,8 +73,7 @@ inline void pkv_syncwarp(uint32_t mask = PKV_FULL_MASK, SIMT_AT)
     simt::collective(simt::op::sync_warp, mask, nullptr, nullptr, 0, at_);
 }
 
-/* ---- Shuffles and votes -----------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- shuffles and votes */
 namespace simt
 {
 
@@ -144,8 +143,7 @@ inline float pkv_warp_max(float value, SIMT_AT)
     return simt::warp_max(value, at_);
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- memory */
 template <class V> V pkv_ldv(const void *p, SIMT_AT)
 {
     static_assert(sizeof(V) <= 16 && (sizeof(V) & (sizeof(V) - 1)) == 0, "1 to 16 bytes");
@@ -196,8 +194,7 @@ inline uint32_t pkv_atomic_add_acq_rel(uint32_t *p, uint32_t value, SIMT_AT)
 inline void pkv_fence_device() {}
 inline void pkv_fence_block() {}
 
-/* ---- cp.async ---------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- cp.async */
 inline void pkv_cp_async16(void *dst, const void *src, int32_t src_bytes = 16, SIMT_AT)
 {
     simt::copy_async(dst, src, 16, (size_t)src_bytes, at_);
@@ -211,8 +208,7 @@ template <int N> void pkv_cp_wait()
     simt::copy_wait(N);
 }
 
-/* ---- Tensor cores -----------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- tensor cores */
 inline void pkv_ldm_x1(uint32_t (&r)[1], const void *row, SIMT_AT)
 {
     simt::ldmatrix(r, 1, false, row, at_);
@@ -270,8 +266,7 @@ void pkv_mma16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     simt::mma16816(d, a, b, d, simt::half_type_of<T>(), at_);
 }
 
-/* ---- Approximations ---------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- approximations */
 inline float pkv_exp2(float x)
 {
     return simt::flushed(std::exp2(simt::flushed(x)));

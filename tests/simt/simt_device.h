@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-/* ---- Memory: 256-byte aligned, exactly as large as asked for ----------------------------------
- */
+/* ---------------------------------------------------------------- memory */
 
-/* Filled with 0xff, which is NaN in every float type. NULL if the host has no memory. */
+/* 256-byte aligned and exactly as large as asked for. Filled with 0xff, which is NaN in every float
+ * type. NULL if the host has no memory. */
 void *device_alloc(size_t bytes);
 
 /* Address space without memory behind it until it is written: reads as zeros. For offsets beyond
@@ -27,8 +27,7 @@ void device_upload(void *dst, const void *src, size_t bytes);
 void device_download(void *dst, const void *src, size_t bytes);
 void device_fill(void *dst, int byte, size_t bytes);
 
-/* ---- Launches ---------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- launches */
 
 enum device_block_order { DEVICE_FORWARD, DEVICE_REVERSED, DEVICE_SHUFFLED };
 

@@ -30,8 +30,7 @@ struct site {
     const void *pc = nullptr;
 };
 
-/* ---- Who am I? --------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- who am I? */
 int32_t thread_idx(); /* in the block */
 int32_t block_idx();
 int32_t n_threads(); /* of a block: a multiple of 32 */
@@ -44,8 +43,9 @@ bool on_device();
  * "kernel.cu:12: block 0 thread 35 (warp 1 lane 3): ..." */
 [[noreturn]] void fail(site at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- Launches (outside of a launch) -----------------------------------------------------------
- */
+/* ---------------------------------------------------------------- launches */
+
+/* All of this outside of a launch. */
 struct launch_shape {
     int64_t n_blocks;    /* 1 .. 2^31 - 1 */
     int64_t n_threads;   /* 32 .. 1024, whole warps */
@@ -65,8 +65,7 @@ int run_grid(const launch_shape &shape, const kernel_call &call);
 /* Opt in to more than 48 KiB of dynamic shared memory: 0, or 1 above 227 KiB. */
 int allow_shared(const void *kernel_id, size_t bytes);
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- memory */
 
 /* The block's dynamic shared memory, or null if the launch asked for none. 128-byte aligned. */
 void *shared_dynamic();
@@ -96,8 +95,7 @@ enum class order { relaxed, acq_rel };
 uint64_t atomic(void *p, size_t bytes, atomic_op op, uint64_t value, uint64_t compare, order how,
                 site at);
 
-/* ---- Threads meet -----------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- threads meet */
 enum class op : uint8_t {
     none,
     barrier,
@@ -139,8 +137,7 @@ uint32_t vote(uint32_t mask, bool predicate, site at);
 float warp_sum(float value, site at);
 float warp_max(float value, site at);
 
-/* ---- Tensor cores: full warps -----------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- tensor cores: full warps */
 
 /* n (1, 2, 4) matrices of 8 x 8 16-bit elements from shared memory: lane 8j + i passes the address
  * of row i of matrix j, 16-byte aligned; other lanes' addresses are ignored. r[j] gets elements
@@ -157,8 +154,7 @@ enum class half_type { f16, bf16 };
 void mma16816(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4],
               half_type type, site at);
 
-/* ---- cp.async ---------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- cp.async */
 
 /* `bytes` (4, 8, 16) into shared memory, the first src_bytes of them from src and zeros after them;
  * src is not looked at if src_bytes is 0. Lands at the wait that allows it (lazy: until then the
@@ -174,8 +170,7 @@ void copy_wait(int n);
 /* The thread is about to exit, which run_grid says by itself: copies under way are an error. */
 void copy_check_exit();
 
-/* ---- Whoever watches --------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- whoever watches */
 
 /* Called at what matters for memory. Build A and B link simt_unwatched.cpp, whose table is empty;
  * build C links the race detector. Null entries are not called. */

@@ -10,8 +10,7 @@
 extern "C" {
 #endif
 
-/* ---- sched_kernels.cu -------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- sched_kernels.cu */
 
 /* order[block * n_threads + thread] = how many threads came before; *ticket begins at 0. */
 int run_order(uint32_t *order, uint32_t *ticket, int64_t n_blocks, int64_t n_threads);
@@ -33,8 +32,7 @@ int run_params(double *out, int *n_evaluations);
 /* Does nothing, with `shared_bytes` of dynamic memory; allow: 0, or what to opt in to before. */
 int run_limits(int64_t n_blocks, int64_t n_threads, size_t shared_bytes, size_t allow);
 
-/* ---- warp_kernels.cu --------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- warp_kernels.cu */
 enum { SHUFFLE_IDX, SHUFFLE_XOR, SHUFFLE_UP, SHUFFLE_DOWN };
 
 /* out[lane] = values[the lane read]; 64-bit values. */
@@ -57,8 +55,7 @@ int run_last_arriver(uint32_t *out, uint32_t *parts, uint32_t *counters, int n_b
 /* out[0]: 128 threads count in shared memory. */
 int run_shared_atomics(uint32_t *out);
 
-/* ---- copy_kernels.cu --------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- copy_kernels.cu */
 
 /* out, in: 64 x 16 bytes; the first t % 17 of 16-byte t arrive. */
 int run_zero_fill(uint8_t *out, const uint8_t *in);
@@ -73,8 +70,23 @@ int run_groups(uint32_t *out, const uint32_t *in);
 /* out[32] the sum of in[n_tiles][128], through a ring of two tiles. */
 int run_ring(float *out, const float *in, int n_tiles);
 
-/* ---- tensor_kernels.cu ------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- count_kernels.cu */
+
+/* One warp, n_rounds times: thread t loads and stores word t * stride of shared memory (at most
+ * 2048), and loads word t * stride of `in`. Lines: "shared store", "shared load", "global load". */
+int run_strides(float *out, const float *in, int stride, int n_rounds);
+
+/* The same with 16 bytes at 16 * t * stride: "shared store16", "shared load16", "global load16". */
+int run_vectors(float *out, const float *in, int stride);
+
+/* ldmatrix.x4 of rows `pitch` bytes apart: "ldmatrix". Some threads only: "half" for lanes
+ * below 16. */
+int run_ldmatrix_pitch(uint32_t *out, int pitch);
+
+/* cp.async of 16 bytes per thread: "copy", as global load and as shared store. */
+int run_counted_copy(float *out, const float *in);
+
+/* ---------------------------------------------------------------- tensor_kernels.cu */
 
 /* One mma.m16n8k16: fragments of each lane, [32][4], [32][2], [32][4]. */
 int run_mma(float *d, const uint32_t *a, const uint32_t *b, const float *c, int bf16);
@@ -85,8 +97,7 @@ int run_ldmatrix(uint32_t *out, const uint16_t *in, int n, int trans);
 /* out[0 .. 31] the transpose of in, out[32 .. 63] that of the transpose. */
 int run_movmatrix(uint32_t *out, const uint32_t *in);
 
-/* ---- number_kernels.cu ------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- number_kernels.cu */
 
 /* out[8 * i ..] of x = in[i]: exp2, log2, rcp, 0; x and -x as f16, as bf16. n: a multiple of 32. */
 int run_numbers(float *out, const float *in, int n);

@@ -101,8 +101,7 @@ void collective(op what, uint32_t mask, void *operand, combine fn, int variant, 
     }
 }
 
-/* ---- Shuffles ---------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- shuffles */
 namespace
 {
 

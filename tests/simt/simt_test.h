@@ -34,6 +34,23 @@ static inline void assert_has(const char *text, const char *part)
     if (!strstr(text, part)) fail_msg("\"%s\" is not in: %s", part, text);
 }
 
+/* The line of a kernel file with the comment "here: mark". */
+static inline int line_of(const char *path, const char *mark)
+{
+    char line[512], comment[64];
+    int n = 0, found = 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    snprintf(comment, sizeof comment, "/* here: %s */", mark);
+    while (!found && fgets(line, sizeof line, f)) {
+        n++;
+        if (strstr(line, comment)) found = n;
+    }
+    fclose(f);
+    if (!found) fail_msg("%s has no comment \"here: %s\"", path, mark);
+    return found;
+}
+
 static inline void use_schedule(int i)
 {
     const device_schedule_t schedule = device_schedule_of(i);

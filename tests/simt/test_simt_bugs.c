@@ -34,7 +34,8 @@ struct bug {
 
 static const struct bug bugs[] = {
     { B(no_sync_before_merge), DIFFERS, NULL, NULL, "uninitialised shared memory", NULL },
-    { B(no_sync_at_loop_end), DIFFERS, NULL, NULL, "write after read", NULL },
+    { B(no_sync_at_loop_end), DIFFERS, NULL, NULL, "target of thread 0's cp.async at", NULL },
+    { B(no_sync_before_reuse), DIFFERS, NULL, NULL, "write after read", NULL },
     { B(lax_wait), DIFFERS, NULL, NULL, "before its wait_group", NULL },
     { B(no_syncwarp), DIFFERS, NULL, NULL, "uninitialised shared memory", NULL },
     { B(shuffle_as_sync), MISSED, NULL, NULL, "read after write", NULL },
@@ -73,21 +74,14 @@ static const struct bug bugs[] = {
     { B(block_reads_block), DIFFERS, NULL, NULL, CONFLICT, NULL },
     { B(relaxed_arrival), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
     { B(arrival_before_sync), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
-    { B(global_race), DIFFERS, NULL, NULL, "read after write", NULL },
+    { B(global_race), DIFFERS, NULL, NULL, "write after read", NULL },
 };
 enum { N_BUGS = sizeof bugs / sizeof bugs[0] };
 
-/* "bug_kernels.cu:LINE" of a comment. */
+/* "bug_kernels.cu:LINE" */
 static const char *place_of(const char *name, char text[64])
 {
-    char line[512], mark[64];
-    FILE *f = fopen(BUG_KERNELS_CU, "r");
-    assert_non_null(f);
-    snprintf(mark, sizeof mark, "/* here: %s */", name);
-    text[0] = 0;
-    for (int n = 1; fgets(line, sizeof line, f); n++)
-        if (strstr(line, mark)) snprintf(text, 64, "bug_kernels.cu:%d", n);
-    fclose(f);
+    snprintf(text, 64, "bug_kernels.cu:%d", line_of(SIMT_SOURCES "/bug_kernels.cu", name));
     return text;
 }
 

@@ -74,7 +74,8 @@ PKV_GLOBAL(64) last_arriver_kernel(uint32_t *out, uint32_t *parts, uint32_t *cou
 {
     PKV_DEV_SHARED(uint32_t, is_last, 1);
     const uint32_t n = (uint32_t)pkv_n_blocks(), me = (uint32_t)pkv_block();
-    parts[2 * me + (uint32_t)pkv_warp()] = (me + 1) * (uint32_t)(pkv_warp() + 1);
+    if (pkv_lane() == 0)
+        parts[2 * me + (uint32_t)pkv_warp()] = (me + 1) * (uint32_t)(pkv_warp() + 1);
     pkv_syncthreads();
     if (pkv_thread() == 0) is_last[0] = pkv_atomic_inc_acq_rel(&counters[0], n - 1) == n - 1;
     pkv_atomic_or(&counters[1], 1u << pkv_lane());

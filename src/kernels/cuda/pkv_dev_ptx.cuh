@@ -15,8 +15,7 @@
 #define PKV_UNROLL _Pragma("unroll")
 
 #define PKV_LAUNCH(kernel, n_blocks, n_threads, shared_bytes, stream, ...)                         \
-    ((kernel) < < < dim3((unsigned)(n_blocks)), dim3((unsigned)(n_threads)), (shared_bytes),       \
-     static_cast<cudaStream_t>(stream) >>> (__VA_ARGS__), (int)cudaGetLastError())
+    pkv__launch((kernel), (n_blocks), (n_threads), (shared_bytes), (stream), __VA_ARGS__)
 #define PKV_ALLOW_SHARED(kernel, bytes)                                                            \
     ((int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
 
@@ -24,6 +23,19 @@
 #define PKV_DEV_SHARED_DYN(T, name)                                                                \
     extern __shared__ __align__(128) unsigned char pkv__dynamic_shared[];                          \
     T *const name = reinterpret_cast<T *>(pkv__dynamic_shared)
+
+/* Not the launch in triple brackets: clang-format takes those apart. */
+template <class... P, class... A>
+int pkv__launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_t shared_bytes,
+                void *stream, A &&...args)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)n_blocks);
+    config.blockDim = dim3((unsigned)n_threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    return (int)cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+}
 
 PKV_DEV int32_t pkv_thread()
 {
@@ -67,8 +79,7 @@ PKV_DEV void pkv_fence_block()
     __threadfence_block();
 }
 
-/* ---- Shuffles and votes -----------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- shuffles and votes */
 template <class T>
 PKV_DEV T pkv_shfl(T value, int32_t lane, int32_t width = 32, uint32_t mask = PKV_FULL_MASK)
 {
@@ -116,8 +127,7 @@ PKV_DEV float pkv_warp_max(float value)
     return value;
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- memory */
 template <class V> PKV_DEV V pkv_ldv(const void *p)
 {
     static_assert(sizeof(V) <= 16 && (sizeof(V) & (sizeof(V) - 1)) == 0, "1 to 16 bytes");
@@ -165,8 +175,7 @@ PKV_DEV uint32_t pkv_atomic_inc_acq_rel(uint32_t *p, uint32_t last)
     return old;
 }
 
-/* ---- cp.async ---------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- cp.async */
 PKV_DEV uint32_t pkv__shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
@@ -189,8 +198,7 @@ template <int N> PKV_DEV void pkv_cp_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ---- Tensor cores -----------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- tensor cores */
 #define PKV__LDM1(trans, r, row)                                                                   \
     asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];"                   \
                  : "=r"(r[0])                                                                      \
@@ -261,8 +269,7 @@ PKV_DEV void pkv_mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* ---- Approximations ---------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------- approximations */
 PKV_DEV float pkv_exp2(float x)
 {
     float y;
