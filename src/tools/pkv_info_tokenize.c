@@ -259,7 +259,7 @@ static int print_decoded(const asked *a, const pkv_tokenizer *tok, const tokens 
                          const text *out)
 {
     if (!a->json) {
-        fwrite(out->bytes, 1, out->n, stdout);
+        if (out->n > 0) fwrite(out->bytes, 1, out->n, stdout);
         fputc('\n', stdout);
         return info_finish_output();
     }
