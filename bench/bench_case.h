@@ -109,6 +109,9 @@ bool case_list_blocks(const struct bench_options *o, struct case_list *list,
                       struct bench_error *err);
 bool case_list_capacity(const struct bench_options *o, struct case_list *list,
                         struct bench_error *err);
+/* Fails in a build without the model. */
+bool case_list_model(const struct bench_options *o, struct case_list *list,
+                     struct bench_error *err);
 bool case_list_sampling(struct case_list *list, struct bench_error *err);
 /* Fails in a build without the model. */
 bool case_list_serve(const struct bench_options *o, struct case_list *list,

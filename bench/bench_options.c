@@ -42,8 +42,9 @@ enum {
     IN_CAPACITY = 1 << CMD_CAPACITY,
     IN_SHARE = 1 << CMD_SHARE,
     IN_SERVE = 1 << CMD_SERVE,
+    IN_MODEL = 1 << CMD_MODEL,
     IN_MACHINE = 1 << CMD_MACHINE,
-    IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR,
+    IN_TIMED = IN_RUN | IN_KERNEL | IN_BLOCKMGR | IN_MODEL,
     IN_CASES = IN_TIMED | IN_CAPACITY | IN_SHARE | IN_SERVE,
     IN_MEASURED = IN_TIMED | IN_MACHINE,
     IN_ALL = IN_CASES | IN_MACHINE
@@ -75,7 +76,7 @@ static const struct known_option {
     { IN_MEASURED | IN_SERVE,
       { "isa", KEY_ISA, "LEVEL", 0,
         "highest CPU level: " ISA_NAMES " (default: PKV_ISA, else best)", 2 } },
-    { IN_RUN | IN_KERNEL | IN_SERVE | IN_MACHINE,
+    { IN_RUN | IN_KERNEL | IN_SERVE | IN_MODEL | IN_MACHINE,
       { "threads", KEY_THREADS, "N", 0,
         "threads of attention and of the loops beside it (default: every CPU; ci 2)", 2 } },
     { IN_MEASURED,
@@ -128,7 +129,7 @@ const char *bench_profile_name(enum bench_profile profile)
 const char *bench_command_name(enum bench_command command)
 {
     static const char *const names[] = { "run",   "kernel", "blockmgr", "capacity",
-                                         "share", "serve",  "machine" };
+                                         "share", "serve",  "model",    "machine" };
     return names[command];
 }
 
@@ -459,6 +460,9 @@ static const struct {
       "regions in as many bytes; concurrent sequences, tokens a second, delays.\v"
       "An option that describes a workload runs that one instead of the profile's cases. Exit "
       "status 1: placements gave different tokens." },
+    { "model",
+      "The reference transformer: decode beside a plain program and beside reading its weights, "
+      "batches, prompts, paged against contiguous memory, an engine under load." },
     { "machine", "Print what is known of this machine, and its measured memory bandwidth." },
 };
 
@@ -471,6 +475,7 @@ static const char main_help[] =
     "  capacity   concurrent sequences in a memory budget (simulated)\n"
     "  share      what sharing blocks saves: samples of a prompt, prompts of a trace\n"
     "  serve      an engine under load, paged against contiguous placement\n"
+    "  model      the reference transformer: decode, batches, prompts, serving\n"
     "  machine    this machine and its measured memory bandwidth\n\n"
     "Start with: pkv-bench run --profile quick\n"
     "Each command takes --help.\n";
@@ -490,11 +495,11 @@ static enum bench_command find_command(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) return (enum bench_command)i;
     if (argc < 2)
         fprintf(stderr, "pkv-bench: a command is missing: run, kernel, blockmgr, "
-                        "capacity, share, serve or machine; see pkv-bench --help\n");
+                        "capacity, share, serve, model or machine; see pkv-bench --help\n");
     else
         fprintf(stderr,
                 "pkv-bench: unknown command '%s': use run, kernel, blockmgr, capacity, "
-                "share, serve or machine\n",
+                "share, serve, model or machine\n",
                 argv[1]);
     exit(BENCH_USAGE);
 }
@@ -513,6 +518,8 @@ static void set_defaults(const char *shared_env, struct bench_options *o)
              shared_env && *shared_env ? shared_env : "../shared");
     snprintf(o->serve.shared_lengths, sizeof(o->serve.shared_lengths),
              "%s/traces/sharegpt_lens/sharegpt_8k_filtered_stats_llama2_tokenizer.csv",
+             shared_env && *shared_env ? shared_env : "../shared");
+    snprintf(o->stories, sizeof(o->stories), "%s/models/stories260K/stories260K.bin",
              shared_env && *shared_env ? shared_env : "../shared");
     o->trace = o->shared_trace;
     o->trace_block = 512;

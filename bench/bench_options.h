@@ -14,6 +14,7 @@ enum bench_command {
     CMD_CAPACITY,
     CMD_SHARE,
     CMD_SERVE,
+    CMD_MODEL,
     CMD_MACHINE
 };
 enum bench_profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_CI };
@@ -59,6 +60,7 @@ struct bench_options {
     bool has_trace;    /* it, or an option of it, was given */
     const char *trace; /* --trace, else the one of the shared folder */
     char shared_trace[512];
+    char stories[512];                             /* the trained test model */
     int32_t trace_block;                           /* tokens that one of its ids stands for */
     int32_t n_pools, pools[OPTIONS_MAX_POOLS - 1]; /* in blocks of the trace; 0: from the trace */
     struct serve_options serve;

@@ -9,8 +9,9 @@
 
 const char *bench_group_name(enum bench_group group)
 {
-    static const char *const names[GROUP_COUNT] = { "kernel",   "moves", "pool", "blockmgr",
-                                                    "capacity", "share", "serve" };
+    static const char *const names[GROUP_COUNT] = { "kernel",   "moves",    "pool",
+                                                    "blockmgr", "capacity", "share",
+                                                    "serve",    "model",    "engine" };
     return names[group];
 }
 

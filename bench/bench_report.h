@@ -16,9 +16,11 @@ enum bench_group {
     GROUP_CAPACITY, /* concurrent sequences in a budget */
     GROUP_SHARE,    /* what the prefix cache finds */
     GROUP_SERVE,    /* an engine under load, by placement */
+    GROUP_MODEL,    /* passes of the reference transformer */
+    GROUP_ENGINE,   /* what is not a time of one call: what its engine adds, and does under load */
     GROUP_COUNT
 };
-/* "kernel", "moves", "pool", "blockmgr", "capacity", "share", "serve" */
+/* "kernel", "moves", "pool", "blockmgr", "capacity", "share", "serve", "model", "engine" */
 const char *bench_group_name(enum bench_group group);
 
 struct bench_param {

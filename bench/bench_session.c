@@ -87,7 +87,8 @@ static void begin_report(struct bench_run *run)
     r->seed = o->seed;
     strftime(r->started_utc, sizeof(r->started_utc), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     r->published = o->command == CMD_RUN;
-    if (o->command == CMD_RUN && o->profile == PROFILE_QUICK) r->limit_s = QUICK_S;
+    if ((o->command == CMD_RUN || o->command == CMD_MODEL) && o->profile == PROFILE_QUICK)
+        r->limit_s = QUICK_S;
     if (o->command == CMD_RUN && o->profile == PROFILE_CI) r->limit_s = CI_S;
 }
 
@@ -140,7 +141,8 @@ static void share_time(const struct bench_run *run, uint64_t start, int32_t case
 static bool out_of_time(const struct bench_run *run, uint64_t start, const struct bench_case *c)
 {
     const double elapsed = (double)(run->clock.now_ns(run->clock.ctx) - start) / 1e9;
-    const bool slow = c->group == GROUP_KERNEL || c->group == GROUP_MOVES;
+    const bool slow = c->group == GROUP_KERNEL || c->group == GROUP_MOVES ||
+                      c->group == GROUP_MODEL || c->group == GROUP_ENGINE;
     return slow && run->report.limit_s > 0 && elapsed > run->report.limit_s * KERNELS_SHARE;
 }
 

@@ -39,6 +39,7 @@ bool case_list_build(const struct bench_options *o, struct case_list *list, stru
     if ((all || o->command == CMD_BLOCKMGR) && !case_list_blocks(o, list, err)) return false;
     if ((all || o->command == CMD_CAPACITY) && !case_list_capacity(o, list, err)) return false;
     if (o->command == CMD_SERVE && !case_list_serve(o, list, err)) return false;
+    if (o->command == CMD_MODEL && !case_list_model(o, list, err)) return false;
     /* With --trace and its options, `share` is about that trace alone. */
     const bool sampling = all || (o->command == CMD_SHARE && !o->has_trace);
     const bool trace = o->command == CMD_SHARE || (all && o->profile == PROFILE_FULL);

@@ -26,32 +26,38 @@ static void value_text(const struct bench_row *r, const struct bench_goal *g, ch
     else snprintf(text, size, "%.3f", g->value);
 }
 
-/* Goals of docs/kernels.md, in the order of their names, as a table to be kept. */
-static void named_goals(const struct printer *p)
+static void goal_row(struct text_table *t, const struct bench_row *r, const struct bench_goal *g)
+{
+    char value[64];
+    value_text(r, g, value, sizeof(value));
+    text_table_row(t);
+    text_table_set(t, 0, "%s", g->name);
+    text_table_set(t, 1, "%s", r->id);
+    text_table_set(t, 2, "%s", g->text);
+    text_table_set(t, 3, "%s", value);
+    text_table_set(t, 4, "%s", g->met ? "met" : "missed");
+}
+
+/* Goals that a page of the documentation numbers, in the order of their names, as a table to be
+ * kept. */
+static void named_goals(const struct printer *p, char letter, const char *title)
 {
     char heads[96];
     struct text_table t;
     int32_t n = 0;
     text_table_init(&t, "<goal|<row|<wanted|measured|<verdict", heads, sizeof(heads));
-    for (int number = 1; number <= 9; number++)
+    for (int number = 1; number <= 15; number++)
         for (int32_t i = 0; i < p->report->n_rows; i++) {
             const struct bench_row *r = p->report->rows[i];
+            char name[8];
+            snprintf(name, sizeof(name), "%c%d", letter, number);
             for (int32_t k = 0; k < r->n_goals; k++) {
-                const struct bench_goal *g = &r->goals[k];
-                const char name[] = { 'C', (char)('0' + number), '\0' };
-                char value[64];
-                if (strcmp(g->name, name) != 0) continue;
-                value_text(r, g, value, sizeof(value));
-                text_table_row(&t);
-                text_table_set(&t, 0, "%s", name);
-                text_table_set(&t, 1, "%s", r->id);
-                text_table_set(&t, 2, "%s", g->text);
-                text_table_set(&t, 3, "%s", value);
-                text_table_set(&t, 4, "%s", g->met ? "met" : "missed");
+                if (strcmp(r->goals[k].name, name) != 0) continue;
+                goal_row(&t, r, &r->goals[k]);
                 n++;
             }
         }
-    if (n) out_title(p, "Kernel goals (docs/kernels.md says what they are about)");
+    if (n) out_title(p, title);
     if (n) text_table_print(&t, p->markdown, p->out);
     text_table_free(&t);
 }
@@ -66,7 +72,8 @@ void out_goals(const struct printer *p)
             met += p->report->rows[i]->goals[k].met;
         }
     if (n == 0) return;
-    named_goals(p);
+    named_goals(p, 'C', "Kernel goals (docs/kernels.md says what they are about)");
+    named_goals(p, 'P', "Goals of the reference transformer (docs/model.md)");
     snprintf(text, sizeof(text), "Goals: %d of %d met%s", met, n,
              p->report->noisy ? " (noisy run: times are unreliable)" : "");
     out_title(p, text);

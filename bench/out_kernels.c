@@ -32,7 +32,8 @@ static struct columns columns_of(const struct printer *p, int32_t first, int32_t
 static void heads_of(const struct columns *c, const struct bench_row *r, const char *yardstick,
                      char *heads, size_t size)
 {
-    int n = snprintf(heads, size, "<%s|n|min|median|IQR|p95|%s", c->line ? "side" : "layout",
+    int n = snprintf(heads, size, "<%s|n|min|median|IQR|p95|%s",
+                     c->line || r->group == GROUP_MODEL ? "side" : "layout",
                      c->rate ? "GFLOP/s" : "GB/s");
     if (c->share) n += snprintf(heads + n, size - (size_t)n, "|of %s", yardstick);
     if (c->ratio) n += snprintf(heads + n, size - (size_t)n, "|time / %s|<verdict", r->versus);

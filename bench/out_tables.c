@@ -236,6 +236,29 @@ static void share_table(const struct printer *p, int32_t first, int32_t end)
     else trace_table(p, first, end);
 }
 
+/* ---------------------------------------------------------------- engine */
+
+static void engine_table(const struct printer *p)
+{
+    char heads[96];
+    struct text_table t;
+    if (!has_group(p->report, GROUP_ENGINE)) return;
+    out_title(p, "Reference transformer under load");
+    text_table_init(&t, "<what|measured|<unit|<goal", heads, sizeof(heads));
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        if (r->group != GROUP_ENGINE) continue;
+        text_table_row(&t);
+        text_table_set(&t, 0, "%s", r->label);
+        if (r->correct.ok) set_value(&t, 1, r, "value", "3");
+        else text_table_set(&t, 1, "WRONG");
+        text_table_set(&t, 2, "%s", bench_row_get_param(r, "unit"));
+        out_set_goals(&t, 3, r);
+    }
+    text_table_print(&t, p->markdown, p->out);
+    text_table_free(&t);
+}
+
 /* One table for each case of a group. */
 static void case_tables(const struct printer *p, enum bench_group group,
                         void (*print)(const struct printer *p, int32_t first, int32_t end))
@@ -411,6 +434,8 @@ void out_tables(const struct bench_report *report, bool markdown, FILE *out)
     case_tables(&p, GROUP_CAPACITY, capacity_table);
     case_tables(&p, GROUP_SHARE, share_table);
     case_tables(&p, GROUP_SERVE, out_serve_tables);
+    case_tables(&p, GROUP_MODEL, out_kernel_tables);
+    engine_table(&p);
     if (report->published) published(&p);
     losses(&p);
     out_goals(&p);

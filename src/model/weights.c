@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define SLOT_ALIGN ((size_t)64)
 #define PIECE 1024 /* floats at a time; a multiple of every type's block */
@@ -270,6 +271,25 @@ static pkv_status refuse_biases(const loader *l)
     return PKV_OK;
 }
 
+/* Memory of our own on huge pages, before it is touched: on pages of 4 KiB, each a miss of the
+ * TLB, decode reads weights at two thirds of the speed. Less than this is no mapping of its own in
+ * malloc, and fits the caches. */
+#define HUGE_FROM ((size_t)64 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static void advise_huge(void *memory, size_t bytes, const pkv_allocator *alloc)
+{
+#ifdef MADV_HUGEPAGE
+    if (bytes < HUGE_FROM || (alloc && alloc->alloc)) return;
+    const uintptr_t first = (uintptr_t)pkv__align_up((size_t)(uintptr_t)memory, HUGE_PAGE);
+    const size_t skipped = (size_t)(first - (uintptr_t)memory);
+    (void)madvise((char *)memory + skipped, (bytes - skipped) / HUGE_PAGE * HUGE_PAGE,
+                  MADV_HUGEPAGE);
+#else
+    (void)memory, (void)bytes, (void)alloc;
+#endif
+}
+
 static pkv_status load(loader *l, const pkv_allocator *alloc, pkv__weights *out)
 {
     pkv__weights w = { .config = *l->config };
@@ -284,6 +304,7 @@ static pkv_status load(loader *l, const pkv_allocator *alloc, pkv__weights *out)
     if (!w.memory)
         return pkv__refuse(l->log, PKV_E_NO_MEMORY, "no %zu bytes for weights", w.memory_bytes);
     if (alloc) w.alloc = *alloc;
+    advise_huge(w.memory, w.memory_bytes, alloc);
     l->base = w.memory;
     status = walk(l, &w);
     if (status != PKV_OK) {

@@ -473,8 +473,8 @@ static void test_refusals(void **state)
 
 static void test_help_and_list(void **state)
 {
-    static const char *const commands[] = { "run",      "kernel", "blockmgr",
-                                            "capacity", "share",  "machine" };
+    static const char *const commands[] = { "run",   "kernel", "blockmgr", "capacity",
+                                            "share", "model",  "machine" };
     (void)state;
     assert_int_equal(run("--help"), 0);
     expect_in("out.txt", "Usage: pkv-bench COMMAND");
