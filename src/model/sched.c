@@ -200,6 +200,11 @@ static pkv_status admit(pkv_engine *e, pkv__job *job)
     job->trunk.n_computed = claimed;
     if (n > job->n_prompt)
         job->trunk.n_reached = pkv__max_i32(job->trunk.n_reached, job->branch[0].run.n_reached);
+    /* Of the prompt, what it has neither computed nor found before, also at a later admission. */
+    const int32_t found = pkv__min_i32(claimed, job->n_prompt) - job->trunk.n_reached;
+    e->step.n_cached_tokens += pkv__max_i32(found, 0);
+    e->step.n_prompt_tokens += pkv__max_i32(found, 0);
+    job->trunk.n_reached = pkv__max_i32(job->trunk.n_reached, claimed);
     pkv__jobs_remove(&e->waiting, job);
     job->state = PKV__JOB_RUNNING;
     pkv__jobs_insert(&e->running, job);
@@ -208,10 +213,7 @@ static pkv_status admit(pkv_engine *e, pkv__job *job)
     job->was_admitted = true;
     job->result.admitted_ns = e->now_ns;
     job->result.n_cached = claimed;
-    job->trunk.n_reached = claimed;
     pkv__inbox_left(e->inbox);
-    e->step.n_cached_tokens += claimed;
-    e->step.n_prompt_tokens += claimed;
     pkv__stats_delay(e, PKV__DELAY_QUEUE, job->result.arrival_ns, e->now_ns);
     return PKV_OK;
 }
