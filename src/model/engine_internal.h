@@ -1,20 +1,20 @@
 /* Inside the engine: what a request is, who waits where, and the arrays of a step.
  *
- *   any thread     submit --request_check.c, request.c--> job --inbox--+
- *   stepping       +---------------------------------------------------+
+ *   any thread     submit: request_check.c, request.c --> job --inbox--+
+ *   stepping       +--------------------------------------------------+
  *                  v
- *     arrivals (heap) -> waiting -> running <-> swapped      request_queues.c, engine_arrive in
- *                            ^         |                     engine_step.c
- *                            +---------+ recompute           sched.c, sched_preempt.c
- *     rows of the step -> pass -> commit -> a job's logits -> tokens, events, ends
- *                                                            engine_samples.c, engine_beams.c
+ *     arrivals (heap) -> waiting -> running <-> swapped     engine_run.c, request_queues.c
+ *                           ^         |
+ *                           +---------+ recompute           sched.c, sched_preempt.c
+ *     rows of the step -> pass -> commit                    engine_run.c
+ *     logits -> tokens, events, forks, ends                 engine_samples.c, engine_beams.c
  *
  * A job computes its prompt in one sequence, the trunk. Then the trunk becomes the sequences of its
  * branches: one branch is one sample, or one live beam. After preemption by recompute it is the
  * same again: prompt by the trunk, then each branch computes the output that it already has.
  *
- * Threads: everything belongs to the stepping thread, but what engine_submit.c says and `figures`.
- */
+ * Threads: all belongs to the stepping thread but what is as it was created, the inbox, and the
+ * figures under their lock. */
 #ifndef PKV_MODEL_ENGINE_INTERNAL_H
 #define PKV_MODEL_ENGINE_INTERNAL_H
 
