@@ -154,3 +154,49 @@ void out_serve_tables(const struct printer *p, int32_t first, int32_t end)
         repeat_table(p, first, end);
     }
 }
+
+/* ---------------------------------------------------------------- what to take home */
+
+static bool is_paged_against_max(const struct bench_row *r)
+{
+    return r->group == GROUP_SERVE && r->has_ratio && strncmp(r->label, "paged", 5) == 0 &&
+           strcmp(r->versus, "max") == 0;
+}
+
+int32_t out_serve_losses(const struct printer *p)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->report->n_rows; i++) {
+        const struct bench_row *r = p->report->rows[i];
+        char text[320];
+        if (!is_paged_against_max(r) || r->ratio.pairs < 3 || r->ratio.lo <= 1) continue;
+        snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] times the tokens/s of max: %s",
+                 1 / r->ratio.value, 1 / r->ratio.hi, 1 / r->ratio.lo, r->id);
+        out_note(p, text);
+        n++;
+    }
+    return n;
+}
+
+const struct bench_row *out_serve_headline_row(const struct bench_report *report)
+{
+    double unused;
+    for (int32_t i = 0; i < report->n_rows; i++)
+        if (is_paged_against_max(report->rows[i]) &&
+            bench_row_get_value(report->rows[i], "seqs_ratio", &unused))
+            return report->rows[i];
+    return NULL;
+}
+
+void out_serve_headline(const struct printer *p, const struct bench_row *row)
+{
+    double ratio = 0;
+    char text[512];
+    (void)bench_row_get_value(row, "seqs_ratio", &ratio);
+    snprintf(text, sizeof(text),
+             "serving: in the same memory blocks hold %.2f times the sequences of regions of the "
+             "longest context, and give %.3f [%.3f, %.3f] times the tokens/s (%s)",
+             ratio, 1 / row->ratio.value, 1 / row->ratio.hi, 1 / row->ratio.lo, row->id);
+    out_note(p, text);
+    out_note(p, row->repro);
+}

@@ -306,7 +306,9 @@ static void losses(const struct printer *p)
     const struct bench_report *report = p->report;
     const struct bench_row **rows = malloc(sizeof(*rows) * (size_t)(report->n_rows + 1));
     int32_t n = 0;
-    if ((!has_group(report, GROUP_KERNEL) && !has_group(report, GROUP_CAPACITY)) || !rows) {
+    const bool asked = has_group(report, GROUP_KERNEL) || has_group(report, GROUP_CAPACITY) ||
+                       has_group(report, GROUP_SERVE);
+    if (!asked || !rows) {
         free(rows);
         return;
     }
@@ -318,9 +320,9 @@ static void losses(const struct printer *p)
     }
     qsort(rows, (size_t)n, sizeof(*rows), compare_loss);
     out_title(
-        p, "Where paging loses: every kernel case whose interval lies above 1, and capacity below "
-           "the best contiguous policy");
-    if (n + capacity_losses(p) == 0) out_note(p, "none in this run");
+        p, "Where paging loses: every kernel case whose interval lies above 1, capacity below the "
+           "best contiguous policy, and serving below the longest regions");
+    if (n + capacity_losses(p) + out_serve_losses(p) == 0) out_note(p, "none in this run");
     for (int32_t i = 0; i < n; i++) {
         char text[320];
         snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] %s%s%s", rows[i]->ratio.value,
@@ -381,7 +383,8 @@ static void headline(const struct printer *p)
             bench_row_get_value(r, "ratio_to_best", &to_best) && strstr(r->label, "paged"))
             paged = r;
     }
-    if (!kernel && !paged) return;
+    const struct bench_row *serve = out_serve_headline_row(p->report);
+    if (!kernel && !paged && !serve) return;
     out_title(p, p->report->noisy ? "Headline (noisy run)" : "Headline");
     if (kernel) {
         snprintf(text, sizeof(text),
@@ -399,6 +402,7 @@ static void headline(const struct printer *p)
         out_note(p, text);
         out_note(p, paged->repro);
     }
+    if (serve) out_serve_headline(p, serve);
 }
 
 static void run_line(const struct printer *p)

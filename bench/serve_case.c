@@ -114,6 +114,7 @@ static void add_play(struct serve_run *s, int32_t side, struct serve_result *r)
     t->wall_s += r->wall_s;
     t->mean_seqs += e->mean_seqs;
     t->mean_queued += r->mean_queued;
+    t->n_queued += r->n_full > 0;
     t->slots_filled += e->slots_filled;
     t->slo_ttft_ms = s->slo_ttft_ms;
     t->slo_tpot_ms = s->slo_tpot_ms;
@@ -136,12 +137,13 @@ static void add_play(struct serve_run *s, int32_t side, struct serve_result *r)
 static void close_totals(struct serve_run *s, int32_t side)
 {
     struct serve_totals *t = &s->totals[side];
-    double *const sums[] = { &t->wall_s,       &t->mean_seqs,       &t->mean_queued,
-                             &t->slots_filled, &t->goodput,         &t->slo_met,
-                             &t->steps,        &t->swaps,           &t->recomputes,
-                             &t->recomputed,   &t->cached,          &t->engine_us,
-                             &t->engine_share, &t->attention_share, &t->sampling_share };
+    double *const sums[] = { &t->wall_s,          &t->mean_seqs,     &t->slots_filled,
+                             &t->goodput,         &t->slo_met,       &t->steps,
+                             &t->swaps,           &t->recomputes,    &t->recomputed,
+                             &t->cached,          &t->engine_us,     &t->engine_share,
+                             &t->attention_share, &t->sampling_share };
     for (int i = 0; t->n > 0 && i < BENCH_LEN(sums); i++) *sums[i] /= t->n;
+    t->mean_queued = t->n_queued > 0 ? t->mean_queued / t->n_queued : NAN;
     for (int k = 0; k < 3; k++) {
         t->delays_ms[2 * k] = serve_delays_at(&s->delays[side][k], 0.50);
         t->delays_ms[2 * k + 1] = serve_delays_at(&s->delays[side][k], 0.99);

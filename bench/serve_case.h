@@ -52,7 +52,7 @@ struct serve_spec_case {
 
 /* One side over all rounds: raw delays together, counts as means. */
 struct serve_totals {
-    int32_t n;  /* rounds */
+    int32_t n, n_queued; /* rounds; those in which requests waited */
     double *ns; /* [rounds] wall time / tokens of output; SERVE_REPEAT: to the first token; owned */
     double wall_s, mean_seqs, mean_queued, slots_filled, goodput, slo_met;
     double steps, swaps, recomputes, recomputed, cached;

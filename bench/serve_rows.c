@@ -115,7 +115,7 @@ static bool set_ratio(struct bench_row *row, const struct bench_row *base, uint6
     row->has_ratio = true;
     snprintf(row->ratio_to, sizeof(row->ratio_to), "%s", base->id);
     if (bench_row_get_value(row, "mean_seqs_queued", &own) &&
-        bench_row_get_value(base, "mean_seqs_queued", &theirs) && theirs > 0 && own > 0)
+        bench_row_get_value(base, "mean_seqs_queued", &theirs) && own > 0 && theirs > 0)
         bench_row_value(row, "seqs_ratio", own / theirs);
     return true;
 }
