@@ -550,17 +550,19 @@ void bench_options_parse(int argc, char **argv, const char *isa_env, const char 
 {
     /* Options of other commands are known but hidden, so that they are refused by name. */
     struct argp_option options[BENCH_LEN(known_options) + 1] = { { 0 } };
+    struct argp_option serve_options[OPTIONS_SERVE_MAX];
     struct parse_input in = { out, { false } };
     char name[32];
     set_defaults(shared_env, out);
     out->command = find_command(argc, argv);
     keep_text(argc, argv, out);
+    options_serve_list(out->command, serve_options);
     for (int i = 0; i < BENCH_LEN(known_options); i++) {
         options[i] = known_options[i].argp;
         if (!(known_options[i].commands & 1u << out->command)) options[i].flags |= OPTION_HIDDEN;
     }
-    const struct argp_child children[] = { { options_serve_argp(out->command), 0, NULL, 0 },
-                                           { NULL, 0, NULL, 0 } };
+    const struct argp serve = { serve_options, options_serve_parse, NULL, NULL, NULL, NULL, NULL };
+    const struct argp_child children[] = { { &serve, 0, NULL, 0 }, { NULL, 0, NULL, 0 } };
     const struct argp argp = { options,  parse_option, NULL, commands[out->command].doc,
                                children, NULL,         NULL };
     snprintf(name, sizeof(name), "pkv-bench %s", commands[out->command].name);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     KEY_LENGTHS = 512,
@@ -20,69 +21,43 @@ enum {
     KEY_SLO_TPOT
 };
 
-#define LIST(flag)                                                                                    \
-    {                                                                                                 \
-        { "model",                                                                                    \
-          'm',                                                                                        \
-          "NAME|PATH",                                                                                \
-          flag,                                                                                       \
-          "random weights (tiny, 15m, 110m; default 15m), or a model's files",                        \
-          5 },                                                                                        \
-            { "lengths",                                                                              \
-              KEY_LENGTHS,                                                                            \
-              "KIND|FILE",                                                                            \
-              flag,                                                                                   \
-              "how lengths are drawn: a law as pkv-fragsim takes it, or a file whose rows are "       \
-              "drawn with replacement (default sharegpt-like: prompts lognormal of mean 178 and "     \
-              "variation 1.3, outputs gamma of mean 341 and shape 1.3, at most 2048 together)",       \
-              5 },                                                                                    \
-            { "scale",                                                                                \
-              KEY_SCALE,                                                                              \
-              "K",                                                                                    \
-              flag,                                                                                   \
-              "divide lengths and context by K, so that a CPU gets through (default 8)",              \
-              5 },                                                                                    \
-            { "requests", KEY_REQUESTS, "N", flag, "how many (default 128)", 5 },                     \
-            { "rate",                                                                                 \
-              KEY_RATE,                                                                               \
-              "R",                                                                                    \
-              flag,                                                                                   \
-              "Poisson arrivals, R requests a second (default: all at once)",                         \
-              5 },                                                                                    \
-            { "concurrency", KEY_CONCURRENCY, "N", flag, "a closed loop: N requests at a time", 5 },  \
-            { "prefix",                                                                               \
-              KEY_PREFIX,                                                                             \
-              "N",                                                                                    \
-              flag,                                                                                   \
-              "N tokens, not scaled, that all prompts begin with (default 0)",                        \
-              5 },                                                                                    \
-            { "samples", KEY_SAMPLES, "N", flag, "of each prompt, at temperature 1 (default 1)", 5 }, \
-            { "kv-memory",                                                                            \
-              KEY_KV_MEMORY,                                                                          \
-              "SIZE",                                                                                 \
-              flag,                                                                                   \
-              "for K and V, such as 16M (default: eight times the longest context)",                  \
-              5 },                                                                                    \
-            { "max-seqs", KEY_MAX_SEQS, "N", flag, "sequences at a time (default 64)", 5 },           \
-            { "max-context",                                                                          \
-              KEY_MAX_CONTEXT,                                                                        \
-              "N",                                                                                    \
-              flag,                                                                                   \
-              "longest prompt and output, scaled (default: what the lengths allow)",                  \
-              5 },                                                                                    \
-            { "chunk", KEY_CHUNK, "N", flag, "tokens of a prompt per step (default 128)", 5 },        \
-            { "slo-ttft",                                                                             \
-              KEY_SLO_TTFT,                                                                           \
-              "MS",                                                                                   \
-              flag,                                                                                   \
-              "goodput counts requests whose first token came in time",                               \
-              5 },                                                                                    \
-            { "slo-tpot", KEY_SLO_TPOT, "MS", flag, "and whose time per further token is below", 5 }, \
-        {                                                                                             \
-            0                                                                                         \
-        }                                                                                             \
+static const struct argp_option known[] = {
+    { "model", 'm', "NAME|PATH", 0,
+      "random weights (tiny, 15m, 110m; default 15m), or a model's files", 5 },
+    { "lengths", KEY_LENGTHS, "KIND|FILE", 0,
+      "how lengths are drawn: a law as pkv-fragsim takes it, or a file whose rows are drawn with "
+      "replacement (default sharegpt-like: prompts lognormal of mean 178 and variation 1.3, "
+      "outputs "
+      "gamma of mean 341 and shape 1.3, at most 2048 together)",
+      5 },
+    { "scale", KEY_SCALE, "K", 0,
+      "divide lengths and context by K, so that a CPU gets through (default 8)", 5 },
+    { "requests", KEY_REQUESTS, "N", 0, "how many (default 128)", 5 },
+    { "rate", KEY_RATE, "R", 0, "Poisson arrivals, R requests a second (default: all at once)", 5 },
+    { "concurrency", KEY_CONCURRENCY, "N", 0, "a closed loop: N requests at a time", 5 },
+    { "prefix", KEY_PREFIX, "N", 0, "N tokens, not scaled, that all prompts begin with (default 0)",
+      5 },
+    { "samples", KEY_SAMPLES, "N", 0, "of each prompt, at temperature 1 (default 1)", 5 },
+    { "kv-memory", KEY_KV_MEMORY, "SIZE", 0,
+      "for K and V, such as 16M (default: eight times the longest context)", 5 },
+    { "max-seqs", KEY_MAX_SEQS, "N", 0, "sequences at a time (default 64)", 5 },
+    { "max-context", KEY_MAX_CONTEXT, "N", 0,
+      "longest prompt and output, scaled (default: what the lengths allow)", 5 },
+    { "chunk", KEY_CHUNK, "N", 0, "tokens of a prompt per step (default 128)", 5 },
+    { "slo-ttft", KEY_SLO_TTFT, "MS", 0,
+      "goodput: the first token at most MS after arrival (default: any time)", 5 },
+    { "slo-tpot", KEY_SLO_TPOT, "MS", 0,
+      "goodput: at most MS for each further token (default: any time)", 5 },
+};
+
+void options_serve_list(enum bench_command command, struct argp_option out[OPTIONS_SERVE_MAX])
+{
+    for (int i = 0; i < BENCH_LEN(known); i++) {
+        out[i] = known[i];
+        if (command != CMD_SERVE) out[i].flags |= OPTION_HIDDEN;
     }
-static const struct argp_option shown[] = LIST(0), hidden[] = LIST(OPTION_HIDDEN);
+    memset(&out[BENCH_LEN(known)], 0, sizeof(*out));
+}
 
 static int32_t parse_int(struct argp_state *state, const char *option, const char *text,
                          int32_t min, int32_t max)
@@ -107,8 +82,8 @@ static double parse_positive(struct argp_state *state, const char *option, const
 
 static const char *name_of(int key)
 {
-    for (int i = 0; i < BENCH_LEN(shown); i++)
-        if (shown[i].key == key) return shown[i].name;
+    for (int i = 0; i < BENCH_LEN(known); i++)
+        if (known[i].key == key) return known[i].name;
     return NULL;
 }
 
@@ -166,7 +141,7 @@ static void parse_value(int key, const char *name, char *arg, struct argp_state 
     }
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+error_t options_serve_parse(int key, char *arg, struct argp_state *state)
 {
     struct bench_options *o = state->input;
     const char *name = name_of(key);
@@ -180,11 +155,4 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     o->serve.given = true;
     parse_value(key, name, arg, state, &o->serve);
     return 0;
-}
-
-const struct argp *options_serve_argp(enum bench_command command)
-{
-    static const struct argp serve = { shown, parse, NULL, NULL, NULL, NULL, NULL };
-    static const struct argp others = { hidden, parse, NULL, NULL, NULL, NULL, NULL };
-    return command == CMD_SERVE ? &serve : &others;
 }

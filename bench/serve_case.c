@@ -303,5 +303,7 @@ bool serve_case_run(struct bench_case *c, struct bench_run *run, struct bench_er
     for (int32_t i = 0; ok && i < s.spec->n_sides; i++) close_totals(&s, i);
     ok = ok && serve_case_rows(c, run, &s.load, s.totals, s.correct, err);
     end(&s);
+    if (!ok && err->code == BENCH_SKIP)
+        return bench_report_skip(&run->report, c->id, err->text, err);
     return ok;
 }

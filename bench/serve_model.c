@@ -1,17 +1,27 @@
 /* Models by name. */
 #include "serve_model.h"
 
+#include "model_case.h"
+
 #include <stdio.h>
 #include <string.h>
 
 /* Shapes of llama2.c's stories260K and stories15M, and of GPT-2 small as a Llama. */
 static const struct {
     const char *name;
-    int32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
-} shapes[] = {
-    { "tiny", 512, 64, 5, 8, 4, 8, 172 },
-    { "15m", 32000, 288, 6, 6, 6, 48, 768 },
-    { "110m", 32000, 768, 12, 12, 12, 64, 2048 },
+    struct yard_shape shape; /* with a context of 0 */
+} models[] = {
+    { "tiny",
+      { .hidden = 64, .ffn = 172, .n_layers = 5, .n_heads = 8, .n_kv_heads = 4, .vocab = 512 } },
+    { "15m",
+      { .hidden = 288, .ffn = 768, .n_layers = 6, .n_heads = 6, .n_kv_heads = 6, .vocab = 32000 } },
+    { "110m",
+      { .hidden = 768,
+        .ffn = 2048,
+        .n_layers = 12,
+        .n_heads = 12,
+        .n_kv_heads = 12,
+        .vocab = 32000 } },
 };
 
 static void keep_text(void *ctx, pkv_log_level level, const char *text)
@@ -33,21 +43,10 @@ static bool open_files(const char *path, pkv_model **out, struct bench_error *er
 
 bool serve_model_open(const char *name, int32_t context, pkv_model **out, struct bench_error *err)
 {
-    for (int i = 0; i < BENCH_LEN(shapes); i++) {
-        if (strcmp(name, shapes[i].name) != 0) continue;
-        const pkv_model_shape shape = { .struct_size = sizeof(shape),
-                                        .vocab = shapes[i].vocab,
-                                        .hidden = shapes[i].hidden,
-                                        .n_layers = shapes[i].n_layers,
-                                        .n_heads = shapes[i].n_heads,
-                                        .n_kv_heads = shapes[i].n_kv_heads,
-                                        .head_dim = shapes[i].head_dim,
-                                        .ffn = shapes[i].ffn,
-                                        .context = context,
-                                        .tied_head = true };
-        const pkv_status status = pkv_model_random(&shape, 1, PKV_F32, NULL, NULL, out);
-        return status == PKV_OK || bench_fail(err, BENCH_USAGE, "no model %s of context %d: %s",
-                                              name, context, pkv_status_name(status));
+    for (int i = 0; i < BENCH_LEN(models); i++) {
+        struct yard_shape shape = models[i].shape;
+        shape.context = context;
+        if (strcmp(name, models[i].name) == 0) return model_random(&shape, PKV_F32, out, err);
     }
     return open_files(name, out, err);
 }
