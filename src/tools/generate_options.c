@@ -103,7 +103,7 @@ static const generate_option options[] = {
       "as it comes: text always is; with JSON a line per token" },
     { "--json", NULL, NULL, generate_set_flag, AT(json), .help =
       "one JSON document; with --requests, which implies it, one line per request in their order" },
-    { "--output", "-o", "FILE", generate_set_text, AT(output), .help = "instead of stdout; appears whole or not at all" },
+    { "--output", "-o", "FILE", generate_set_text, AT(output), .help = "instead of stdout, which is -; appears whole or not at all" },
     { "--stats", NULL, NULL, generate_set_flag, AT(stats), .help = "delays, speeds, cache and memory as a table on stderr" },
     { "--stats-format", NULL, "FORMAT", generate_set_stats, .help = "of --stats, which it implies: table, json or prometheus (table)" },
     { "--peaks", NULL, "GBS,GFLOPS", generate_set_peaks, .help =
@@ -132,7 +132,7 @@ static const char requests_help[] =
     "    logit_bias            {\"403\": -5, \"407\": \"-inf\"}: added to logits; \"-inf\" "
     "forbids\n"
     "    ignore_eos special\n"
-    "    arrival_ms            from the start of the program on (0)\n"
+    "    arrival_ms            after the model is open (0)\n"
     "    deadline_ms           from its arrival on (never)\n"
     "  Other names of the same in parentheses. An unknown key is an error; null is no value.\n";
 

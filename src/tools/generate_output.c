@@ -18,6 +18,7 @@ static bool is_special(const char *path)
 
 bool generate_sink_open(generate_sink *s, const char *path)
 {
+    if (path && strcmp(path, "-") == 0) path = NULL;
     *s = (generate_sink){ .path = path };
     if (!path) {
         s->file = stdout;

@@ -133,21 +133,28 @@ static int worse(int a, int b)
 }
 
 /* The library's words for a refusal name its own fields; here they have names of this program. */
+static const char *const words[][2] = { { "submit: ", "" },
+                                        { "engine: ", "" },
+                                        { "placement: ", "" },
+                                        { "kv_bytes", "--kv-memory" },
+                                        { "max_new", "max_tokens" },
+                                        { "max_seqs", "--max-seqs" },
+                                        { "max_context", "--max-context" } };
+#define N_WORDS (sizeof(words) / sizeof(words[0]))
+
+/* NULL: no memory. */
 static char *refusal_text(const char *text)
 {
-    static const char *const words[][2] = { { "submit: ", "" },
-                                            { "kv_bytes", "--kv-memory" },
-                                            { "max_new", "max_tokens" },
-                                            { "max_seqs", "--max-seqs" },
-                                            { "max_context", "--max-context" } };
     char *out = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&out, &n);
     while (to && *text) {
         size_t w = 0;
-        while (w < 5 && strncmp(text, words[w][0], strlen(words[w][0])) != 0) w++;
-        if (w == 5) fputc(*text++, to);
-        if (w == 5) continue;
+        while (w < N_WORDS && strncmp(text, words[w][0], strlen(words[w][0])) != 0) w++;
+        if (w == N_WORDS) {
+            fputc(*text++, to);
+            continue;
+        }
         fputs(words[w][1], to);
         text += strlen(words[w][0]);
     }
@@ -188,14 +195,14 @@ static int signal_within(uint64_t wait_ns)
     return got > 0 ? got : 0;
 }
 
-/* Threads that are made from here on leave these signals alone too. */
-static void hold_signals(bool hold)
+/* Until the program has ended: threads that are made from here on leave these signals alone too. */
+static void hold_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 /* Cancel what runs; what the queue of cancels does not take waits for the next step. */
@@ -257,7 +264,9 @@ static int create(generate_run *run, generate_log *log)
     cfg.log = generate_logger(log);
     const pkv_status status = pkv_engine_create(&cfg, &run->engine);
     if (status == PKV_OK) return GENERATE_OK;
-    generate_complain("%s", generate_why(log, status));
+    char *reason = refusal_text(generate_why(log, status));
+    generate_complain("%s", reason ? reason : pkv_status_text(status));
+    free(reason);
     return exit_of(status);
 }
 
@@ -296,7 +305,7 @@ static int submit_and_step(generate_run *run, generate_log *log)
 int generate_run_all(generate_run *run)
 {
     generate_log log = { "" };
-    hold_signals(true);
+    hold_signals();
     int code = create(run, &log);
     if (code == GENERATE_OK) {
         if (!generate_sink_open(&run->sink, run->opts->output)) {
@@ -309,6 +318,5 @@ int generate_run_all(generate_run *run)
         }
         pkv_engine_destroy(run->engine);
     }
-    hold_signals(false);
     return code;
 }

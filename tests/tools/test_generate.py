@@ -4,10 +4,12 @@ against each alone, JSON against its schema, streams, stops, signals, files. Pri
 
 usage: test_generate.py PROGRAM
 """
+import contextlib
 import hashlib
 import json
 import math
 import os
+import pty
 import random
 import re
 import signal
@@ -52,7 +54,7 @@ def test_golden_ids():
 
 def test_prompt_and_echo():
     """A text that goes on where the prompt ended, leading blanks included."""
-    for args in ((), ("--max-seqs", 1), ("--threads", 2), ("--block-tokens", 3), ("--isa", "scalar")):
+    for args in ((), ("--max-seqs", 1), ("--threads", 2), ("--block-tokens", 3), ("--isa", "scalar"), ("--fast",)):
         is_text(good("-m", stories(), "-p", "Once upon", "-n", 198, "--echo", *args), 464, GREEDY, args)
     whole = good("-m", stories(), "-p", "", "-n", 30)
     expect(good("-m", stories(), "-p", "Once upon", "-n", 28) == whole[len("Once upon"):], "without --echo")
@@ -269,6 +271,18 @@ def start(*args, **how):
                             stderr=subprocess.PIPE, **how)
 
 
+def end_of(program):
+    """What is left of its output, and its status; one that does not end is killed."""
+    program.stdin = None  # closed
+    try:
+        out, err = program.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.communicate()
+        raise
+    return out, err, program.returncode
+
+
 def test_lines_come_as_they_are_ready():
     program = start("-m", stories(), "--requests", "-")
     program.stdin.write(lines([{"prompt": "a", "max_tokens": 3},
@@ -276,11 +290,10 @@ def test_lines_come_as_they_are_ready():
     program.stdin.close()
     first = json.loads(program.stdout.readline())
     expect(first["line"] == 1 and program.poll() is None, "the first line waits for the second")
-    second = json.loads(program.stdout.readline())
-    expect(program.wait(60) == 0 and second["line"] == 2, "the second line")
+    rest, _, code = end_of(program)
+    second = json.loads(rest)
+    expect(code == 0 and second["line"] == 2, "the second line")
     expect(second["times"]["latency_ms"] < 1400, f"latency counts from the arrival: {second['times']}")
-    program.stdout.close()
-    program.stderr.close()
 
 
 # ---------------------------------------------------------------- ends
@@ -309,7 +322,7 @@ def test_deadline():
 @in_folder
 def test_signals(folder):
     """What there is gets printed, in a whole file too; what waits for later is cancelled."""
-    requests = lines([{"prompt": "a", "max_tokens": 3}, {"prompt": "b", "arrival_ms": 600000}]).encode()
+    requests = lines([{"prompt": "a", "max_tokens": 3}, {"prompt": "b", "arrival_ms": 300000}]).encode()
     for number in (signal.SIGINT, signal.SIGTERM):
         for to_file in (False, True):
             out = folder / "out.jsonl"
@@ -322,10 +335,7 @@ def test_signals(folder):
             else:
                 expect(json.loads(program.stdout.readline())["event"] == "token", "a first event")
             program.send_signal(number)
-            text, err = program.stdout.read(), program.stderr.read()
-            code = program.wait(60)
-            program.stdout.close()
-            program.stderr.close()
+            text, err, code = end_of(program)
             expect(code == 128 + number and err == b"", f"exit {code}, {err}")
             got = [json.loads(line) for line in (out.read_bytes() if to_file else text).splitlines()]
             got = [a for a in got if "event" not in a]
@@ -351,12 +361,32 @@ def test_output_file(folder):
     (folder / "out.txt").write_text("old")
     expect(good("-m", stories(), "-p", "", "-n", 20, "-o", folder / "out.txt") == b"", "stdout")
     expect((folder / "out.txt").read_bytes() == want, "the file")
+    expect(good("-m", stories(), "-p", "", "-n", 20, "-o", "-", cwd=folder) == want, "- is stdout")
     expect([p.name for p in folder.iterdir()] == ["out.txt"], "something was left behind")
     if os.path.exists("/dev/full"):
         refused(5, "/dev/full: writing failed: No space left", "-m", stories(), "-p", "", "-o", "/dev/full")
         with open("/dev/full", "wb") as full:
             code, _, err = run("-m", stories(), "-p", "", stdout=full)
         expect(code == 5 and err == "pkv-generate: stdout: writing failed: No space left on device\n", err)
+
+
+def test_terminal():
+    """There the text ends with a newline, and is progress enough."""
+    terminal, end = pty.openpty()
+    program = subprocess.Popen([PROGRAM, "-m", stories(), "-p", "", "-n", "3"], stdout=end, stderr=end)
+    os.close(end)
+    out = b""
+    with contextlib.suppress(OSError):  # of the last reading
+        while got := os.read(terminal, 1000):
+            out += got
+    os.close(terminal)
+    expect(program.wait(60) == 0 and out == b"Once upon a\r\n", f"{out}")
+    terminal, end = pty.openpty()
+    program = subprocess.Popen([PROGRAM, "-m", stories(), "-p", "", "-n", "3"], stdout=subprocess.PIPE, stderr=end)
+    os.close(end)
+    expect(program.communicate(timeout=60)[0] == b"Once upon a", "the text elsewhere")
+    expect(b"of 1 requests done" in os.read(terminal, 1000), "progress on the terminal")
+    os.close(terminal)
 
 
 # ---------------------------------------------------------------- figures

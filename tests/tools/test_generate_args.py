@@ -215,6 +215,8 @@ def test_never(folder):
     refused(4, "max_tokens at most 32 would help", *tiny, "-p", "", "-o", folder / "out.txt")
     refused(4, "--max-seqs at least 8, or n at most 4", "-m", stories(), "-p", "x", "--n", "8", "--max-seqs", "4")
     refused(4, "--max-context is 4", "-m", stories(), "--ids", "1,2,3,4,5", "--max-context", "4")
+    refused(2, "generate: --max-context is 5000; 2 to 512", "-m", stories(), "-p", "x", "--max-context", "5000")
+    refused(4, "generate: the pool has room for 0 blocks", "-m", stories(), "-p", "x", "--kv-memory", "3KiB")
     expect((folder / "out.txt").read_text() == "old" and len(list(folder.iterdir())) == 1, "a file was touched")
 
 
