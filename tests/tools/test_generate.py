@@ -15,7 +15,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
+import threading
 
 import tap_main
 from generate_program import (PROGRAM, ROOT, answers, document, expect, good, in_folder, lines, refused, run,
@@ -199,7 +199,8 @@ def test_defaults_of_lines():
                 "stop_token_ids": [300], "custom_id": 7, "repetition_penalty": 1, "num_beams": None}]
     got = answers(aliases)[0]
     expect(essence(got) == want and got["id"] == 7, f"{got}")
-    over = answers([{"prompt": "Once", "stop": [], "max_tokens": 4}], "-n", 9, "--stop", " upon")[0]
+    over = answers([{"prompt": "Once", "stop": [], "stop_ids": [], "max_tokens": 4}], "-n", 9, "--stop", " upon",
+                   "--stop-id", 407)[0]
     expect(over["samples"][0]["text"] == " upon a time,", f"{over}")
 
 
@@ -273,14 +274,13 @@ def start(*args, **how):
 
 def end_of(program):
     """What is left of its output, and its status; one that does not end is killed."""
-    program.stdin = None  # closed
-    try:
-        out, err = program.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        program.kill()
-        program.communicate()
-        raise
-    return out, err, program.returncode
+    clock = threading.Timer(60, program.kill)
+    clock.start()
+    with program.stdout, program.stderr:
+        out, err = program.stdout.read(), program.stderr.read()
+        code = program.wait()
+    clock.cancel()
+    return out, err, code
 
 
 def test_lines_come_as_they_are_ready():
@@ -326,17 +326,17 @@ def test_signals(folder):
     for number in (signal.SIGINT, signal.SIGTERM):
         for to_file in (False, True):
             out = folder / "out.jsonl"
-            more = ("-o", out) if to_file else ("--stream",)
+            more = ("-o", out, "--progress") if to_file else ("--stream",)
             program = start("-m", stories(), "--requests", "-", *more)
             program.stdin.write(requests)
             program.stdin.close()
             if to_file:
-                time.sleep(1)
+                expect(b"requests done" in program.stderr.readline(), "a first step")
             else:
                 expect(json.loads(program.stdout.readline())["event"] == "token", "a first event")
             program.send_signal(number)
             text, err, code = end_of(program)
-            expect(code == 128 + number and err == b"", f"exit {code}, {err}")
+            expect(code == 128 + number and (err == b"" or to_file), f"exit {code}, {err}")
             got = [json.loads(line) for line in (out.read_bytes() if to_file else text).splitlines()]
             got = [a for a in got if "event" not in a]
             expect([a["line"] for a in got] == [1, 2], f"{got}")
