@@ -176,6 +176,37 @@ static void swapped_come_first(void **state)
     rig_close(&r);
 }
 
+/* Blocks that two share stay in the pool when both are swapped out. The oldest, alone, needs them:
+ * then the latest is computed again instead. */
+static void shared_blocks_stay(void **state)
+{
+    (void)state;
+    static int32_t ids[3][32];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 4;
+    cfg.n_blocks = 1 + 20;
+    cfg.watermark_blocks = 0;
+    cfg.swap_bytes = 1 << 20;
+    cfg.preempt = PKV_PREEMPT_SWAP;
+    rig_open(&r, rig_tiny_model(5), NULL, &cfg);
+    r.max_steps = 2000;
+    for (int32_t i = 0; i < 3; i++) rig_draw(i == 0 ? 1 : 2, 97, ids[i], 32);
+    pkv_request q[3] = { rig_request(ids[0], 4, 75), rig_request(ids[1], 32, 30),
+                         rig_request(ids[2], 32, 30) };
+    const got *g[3];
+    for (int32_t i = 0; i < 3; i++) {
+        g[i] = rig_submit(&r, &q[i]);
+        rig_step(&r); /* so that the third finds the second's prompt */
+    }
+    rig_run(&r);
+    for (int32_t i = 0; i < 3; i++) got_same("shared", g[i], rig_lone(&r, &q[i]));
+    assert_true(g[2]->result.n_cached > 0);
+    assert_int_equal(g[0]->result.n_preempted, 0);
+    assert_true(rig_stats(&r).n_preempt_swap >= 2);
+    rig_close(&r);
+}
+
 static void watermark(void **state)
 {
     (void)state;
@@ -313,6 +344,7 @@ int main(void)
         cmocka_unit_test(automatic),
         cmocka_unit_test(who_gives_way),
         cmocka_unit_test(swapped_come_first),
+        cmocka_unit_test(shared_blocks_stay),
         cmocka_unit_test(watermark),
         cmocka_unit_test(borders),
         cmocka_unit_test(counts),
