@@ -50,6 +50,8 @@ def test_golden_ids():
     doc = document("-m", stories(), "--ids", 1, "-n", 255)
     expect(doc["samples"][0]["ids"] == golden[1:], "greedy ids")
     expect(doc["prompt"] == {"text": None, "ids": [1]}, "prompt")
+    usage = {"prompt_tokens": 1, "output_tokens": 255, "cached_tokens": 0, "preemptions": 0}
+    expect(doc["usage"] == usage, f"{doc['usage']}")
 
 
 def test_prompt_and_echo():
@@ -69,6 +71,23 @@ def test_prompt_files(folder):
     expect(good("-m", stories(), "-f", folder / "x.txt", "-n", 20) == want, "-f FILE")
     expect(good("-m", stories(), "-f", "-", "-n", 20, stdin="Once upon") == want, "-f -")
     expect(good("-m", stories(), "-f", "-", "-n", 20, stdin="Once upon\n") != want, "a newline is text")
+
+
+def test_special_tokens():
+    """Their names are text from a user, and tokens where he says so."""
+    for args, n in (((), 1), (("--special",), 3)):
+        ids = document("-m", stories("stories260K.gguf"), "-p", "<s>a<s>", "-n", 1, *args)["prompt"]["ids"]
+        expect(ids.count(1) == n, f"{args}: {ids}")
+
+
+@in_folder
+def test_tokenizer_of_a_bin(folder):
+    """tok*.bin goes before whatever else lies beside a llama2.c model."""
+    for name in ("stories260K.bin", "tok512.bin"):
+        (folder / name).write_bytes(stories(name).read_bytes())
+    (folder / "tokenizer.json").write_text("{}")
+    expect(good("-m", folder / "stories260K.bin", "-p", "Once", "-n", 1) == b" upon", "tok512.bin")
+    expect(good("-m", "stories260K.bin", "-p", "Once", "-n", 1, cwd=folder) == b" upon", "in this folder")
 
 
 def test_without_tokenizer():
