@@ -13,7 +13,7 @@ import sys
 
 import check_common as common
 
-CHECKS = ("includes", "lengths", "text", "format", "headers", "symbols", "summary",
+CHECKS = ("includes", "lengths", "text", "format", "headers", "cuda", "symbols", "summary",
           "mutation")
 
 

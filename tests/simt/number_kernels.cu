@@ -11,7 +11,7 @@ PKV_GLOBAL(32) numbers_kernel(float *out, const float *in)
     const float x = in[i];
     const float2 f16 = pkv_unpack2<__half>(pkv_pack2<__half>(x, -x));
     const float2 bf16 = pkv_unpack2<__nv_bfloat16>(pkv_pack2<__nv_bfloat16>(x, -x));
-    pkv_stv(out + 8 * i, make_float4(pkv_exp2(x), pkv_log2(x), pkv_rcp(x), 0));
+    pkv_stv(out + 8 * i, make_float4(pkv_exp2(x), pkv_log2(x), pkv_rcp(x), pkv_rsqrt(x)));
     pkv_stv(out + 8 * i + 4, make_float4(f16.x, f16.y, bf16.x, bf16.y));
 }
 

@@ -279,5 +279,9 @@ inline float pkv_rcp(float x)
 {
     return simt::flushed(1.f / simt::flushed(x));
 }
+inline float pkv_rsqrt(float x)
+{
+    return 1.f / std::sqrt(simt::flushed(x));
+}
 
 #endif

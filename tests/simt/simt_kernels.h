@@ -99,7 +99,8 @@ int run_movmatrix(uint32_t *out, const uint32_t *in);
 
 /* ---------------------------------------------------------------- number_kernels.cu */
 
-/* out[8 * i ..] of x = in[i]: exp2, log2, rcp, 0; x and -x as f16, as bf16. n: a multiple of 32. */
+/* out[8 * i ..] of x = in[i]: exp2, log2, rcp, rsqrt; x and -x as f16, as bf16. n: a multiple
+ * of 32. */
 int run_numbers(float *out, const float *in, int n);
 
 #ifdef __cplusplus

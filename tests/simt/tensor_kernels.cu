@@ -21,15 +21,15 @@ mma_kernel(float *d, const uint32_t *a, const uint32_t *b, const float *c)
     for (int32_t i = 0; i < 4; i++) d[4 * lane + i] = fd[i];
 }
 
-/* n matrices of 8 rows; row r of all of them lies at 48 * (r * 5 % 32), so that no address follows
- * from another one. Lanes without a row pass an address that must not be looked at. */
+/* n matrices of 8 rows; row r of all of them lies at byte 48 * (r * 5 % 32), so that no address
+ * follows from another one. Lanes without a row pass an address that must not be looked at. */
 template <int N, bool TRANS> PKV_GLOBAL(32) ldmatrix_kernel(uint32_t *out, const uint16_t *in)
 {
-    PKV_DEV_SHARED_DYN(uint8_t, shared);
+    PKV_DEV_SHARED_DYN(uint16_t, shared);
     const int32_t lane = pkv_lane();
-    uint8_t *row = shared + 48 * (lane * 5 % 32);
+    uint16_t *row = shared + 24 * (lane * 5 % 32);
     if (lane < 8 * N)
-        for (int32_t i = 0; i < 8; i++) reinterpret_cast<uint16_t *>(row)[i] = in[8 * lane + i];
+        for (int32_t i = 0; i < 8; i++) row[i] = in[8 * lane + i];
     pkv_syncwarp();
     uint32_t r[N];
     const void *address = lane < 8 * N ? row : shared + 1;

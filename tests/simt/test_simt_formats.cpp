@@ -101,6 +101,7 @@ void approximations(void **)
         assert_true(same(got[i][0], exp2 < FLT_MIN ? 0 : exp2));
         assert_true(same(got[i][1], std::log2(zeroed)));
         assert_true(same(got[i][2], std::fabs(rcp) < FLT_MIN ? std::copysign(0.f, rcp) : rcp));
+        assert_true(same(got[i][3], 1 / std::sqrt(zeroed)));
         assert_true(same(got[i][4], __half2float(__float2half_rn(x))));
         assert_true(same(got[i][5], -got[i][4]));
         assert_true(same(got[i][6], __bfloat162float(__float2bfloat16_rn(x))));
