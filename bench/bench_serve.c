@@ -12,7 +12,7 @@
 #define LAW "sharegpt-like"
 #define ALL "all requests at once"
 #define SATURATED "an open loop, a quarter faster than max serves"
-#define HALF "half of the memory that the requests need"
+#define HALF "half of the memory that the requests use where they fit"
 #define SWAP_BYTES ((size_t)64 << 20)
 
 static const struct serve_side placements[] = {
@@ -29,7 +29,7 @@ static const struct serve_side sharing[] = {
     { "request", "request: exact, knows the output", PKV_PLACE_REQUEST, PKV_PREEMPT_AUTO, 0, false,
       false },
 };
-/* Pools of half of what all sequences together need, and one that fits. */
+/* Pools of half of what is in use at most where all fit, and one where they do. */
 static const struct serve_side pressure[] = {
     { "half", "half, swap or recompute", PKV_PLACE_PAGED, PKV_PREEMPT_AUTO, 50, false, true },
     { "half-swap", "half, swap", PKV_PLACE_PAGED, PKV_PREEMPT_SWAP, 50, false, true },

@@ -25,6 +25,7 @@ struct serve_run {
     pkv_model_info info;
     struct serve_load load;
     double slo_ttft_ms, slo_tpot_ms; /* of goodput; 0: none */
+    int64_t demand;                  /* tokens of the blocks in use at most where all fit */
     int32_t *ids;                    /* [load.n_output] of the first play */
     struct serve_totals totals[SERVE_MAX_SIDES];
     struct serve_delays delays[SERVE_MAX_SIDES][3];
@@ -32,8 +33,9 @@ struct serve_run {
     struct bench_error *err;
 };
 
-/* Tokens of the blocks that all requests take at their longest. */
-static int64_t demand(const struct serve_load *load)
+/* Tokens of the blocks that all requests take at their longest. They do not take them at once:
+ * short ones have ended when long ones are at their longest. */
+static int64_t longest_of_all(const struct serve_load *load)
 {
     int64_t blocks = 0;
     for (int32_t i = 0; i < load->n; i++) {
@@ -52,7 +54,7 @@ static pkv_engine_config serve_config(const struct serve_run *s, const struct se
     int64_t tokens = spec->pool_tokens;
     size_t bytes = spec->kv_bytes;
     if (tokens < 0) tokens = -tokens * s->load.context;
-    if (spec->pool_of_demand) tokens = demand(&s->load);
+    if (spec->pool_of_demand) tokens = side->baseline ? longest_of_all(&s->load) : s->demand;
     /* Behind the null block. */
     if (tokens > 0) bytes = (size_t)((tokens * percent / 100 + BLOCK_TOKENS) * token);
     cfg.model = s->model;
@@ -248,11 +250,26 @@ static bool calibrate(struct serve_run *s, const struct serve_side *baseline)
     return serve_load_arrive(&s->load, s->spec->rate_factor * rate, s->err);
 }
 
-static bool find_rate(struct serve_run *s)
+/* What the requests have in use at most when all of them fit. */
+static bool find_demand(struct serve_run *s, const struct serve_side *baseline)
 {
+    const pkv_engine_config cfg = serve_config(s, baseline);
+    struct serve_result r;
+    if (!serve_play(&s->load, &cfg, &s->run->clock, &r, s->err)) return false;
+    s->demand = (int64_t)r.stats.peak_blocks_used * BLOCK_TOKENS;
+    serve_result_free(&r);
+    return true;
+}
+
+/* What the case takes from a play of its baseline, before the rounds. */
+static bool prepare(struct serve_run *s)
+{
+    const struct serve_side *baseline = NULL;
     for (int32_t i = 0; i < s->spec->n_sides; i++)
-        if (s->spec->sides[i].baseline) return calibrate(s, &s->spec->sides[i]);
-    return bench_fail(s->err, BENCH_USAGE, "%s has no baseline", s->c->id);
+        if (s->spec->sides[i].baseline) baseline = &s->spec->sides[i];
+    if (baseline && s->spec->kind == SERVE_RATE) return calibrate(s, baseline);
+    if (baseline && s->spec->pool_of_demand) return find_demand(s, baseline);
+    return true;
 }
 
 /* ---------------------------------------------------------------- the case */
@@ -298,8 +315,7 @@ bool serve_case_run(struct bench_case *c, struct bench_run *run, struct bench_er
 {
     struct serve_run s = { .c = c, .spec = c->ctx, .run = run, .err = err };
     bool ok = begin(&s);
-    if (ok && s.spec->kind == SERVE_RATE) ok = find_rate(&s);
-    ok = ok && play_rounds(&s);
+    ok = ok && prepare(&s) && play_rounds(&s);
     for (int32_t i = 0; ok && i < s.spec->n_sides; i++) close_totals(&s, i);
     ok = ok && serve_case_rows(c, run, &s.load, s.totals, s.correct, err);
     end(&s);

@@ -18,7 +18,7 @@ struct serve_side {
     const char *id, *label;
     pkv_placement placement;
     pkv_preempt preempt;
-    int32_t pool_percent; /* of the case's memory; 0: 100 */
+    int32_t pool_percent; /* of the case's memory, or of the demand; 0: 100 */
     bool baseline;        /* ratios are to this one */
     bool no_prefix_cache;
 };
@@ -38,7 +38,8 @@ struct serve_spec_case {
     struct serve_spec load;
     double rate_factor;
     int32_t pool_tokens; /* K and V; negative: so many longest contexts; 0: of kv_bytes, or .. */
-    bool pool_of_demand; /* .. what all requests together take at their longest */
+    bool pool_of_demand; /* .. the baseline has room for all at their longest, the others a share of
+                            what it had in use at most */
     size_t kv_bytes, swap_bytes;
     int32_t max_seqs, chunk_tokens;
     int32_t rounds;
