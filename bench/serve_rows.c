@@ -13,7 +13,8 @@ static void describe(struct bench_row *row, const struct bench_case *c, const st
     const struct serve_spec_case *spec = c->ctx;
     const struct serve_spec *l = &load->spec;
     bench_row_param(row, "model", "%s", spec->model);
-    bench_row_param(row, "lengths", "%s", l->lengths);
+    const char *slash = strrchr(l->lengths, '/'); /* of a file the name: folders differ */
+    bench_row_param(row, "lengths", "%s", slash ? slash + 1 : l->lengths);
     bench_row_param(row, "scale", "%d", l->scale);
     bench_row_param(row, "requests", "%d", load->n);
     bench_row_param(row, "context", "%d", load->context);

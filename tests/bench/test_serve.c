@@ -280,7 +280,7 @@ static void test_workload_by_hand(void **state)
 {
     (void)state;
     write_lengths("my.csv");
-    assert_int_equal(run("serve --profile ci -m tiny --lengths my.csv --scale 2 --requests 9 "
+    assert_int_equal(run("serve --profile ci -m tiny --lengths ./my.csv --scale 2 --requests 9 "
                          "--concurrency 3 --kv-memory 1M --slo-ttft 60000 --json h.json"),
                      0);
     json_t *root = load_json("h.json");
@@ -288,6 +288,7 @@ static void test_workload_by_hand(void **state)
     assert_near(value_of(root, "serve/workload/paged", "slo_met"), 1, 0);
     assert_string_equal(param_of(root, "serve/workload/paged", "context"), "48"); /* 76 / 2 is 38 */
     assert_string_equal(param_of(root, "serve/workload/paged", "arrivals"), "3 at a time");
+    assert_string_equal(param_of(root, "serve/workload/paged", "lengths"), "my.csv");
     /* 1 MiB of 2 x 5 layers x 4 heads x 8 x 2 bytes: 1,638 tokens, 102 blocks, one of them null */
     assert_string_equal(param_of(root, "serve/workload/max", "pool_tokens"), "1616");
     json_decref(root);
