@@ -72,12 +72,21 @@ typedef struct pkv_engine_config {
     double slo_tpot_ms;
     uint64_t (*clock_ns)(void *ctx); /* monotonic; NULL: CLOCK_MONOTONIC. Called by any thread */
     void *clock_ctx;
+    void (*wake)(
+        void *ctx); /* called by submit and cancel, on their thread, when there is something
+                       for the next step to see; NULL: the stepping thread asks again */
+    void *wake_ctx;
     pkv_logger log;
     pkv_allocator alloc;
 } pkv_engine_config;
 #define PKV_ENGINE_CONFIG_INIT                                                                     \
     {                                                                                              \
-        .struct_size = sizeof(pkv_engine_config), .watermark_blocks = -1                           \
+        sizeof(pkv_engine_config), NULL, NULL, PKV_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1,             \
+            PKV_PREEMPT_AUTO, PKV_PLACE_PAGED, false, false, 0, PKV_ISA_BEST, 0, 0, NULL, NULL,    \
+            NULL, NULL, { NULL, NULL },                                                            \
+        {                                                                                          \
+            NULL, NULL, NULL                                                                       \
+        }                                                                                          \
     }
 
 /* Everything is allocated here: activations for max_batch_tokens, the pool, the manager.
@@ -119,7 +128,7 @@ typedef struct pkv_sampling {
 } pkv_sampling;
 #define PKV_SAMPLING_INIT                                                                          \
     {                                                                                              \
-        .struct_size = sizeof(pkv_sampling), .top_p = 1.f, .repeat_penalty = 1.f, .n_logprobs = -1 \
+        sizeof(pkv_sampling), 0, 0, 1, 0, 1, 0, 0, 0, -1, false, false, NULL, 0                    \
     }
 
 typedef enum pkv_finish {
@@ -196,8 +205,8 @@ typedef struct pkv_request {
 } pkv_request;
 #define PKV_REQUEST_INIT                                                                           \
     {                                                                                              \
-        .struct_size = sizeof(pkv_request), .n = 1, .length_penalty = 1.f,                         \
-        .sampling = PKV_SAMPLING_INIT                                                              \
+        sizeof(pkv_request), NULL, 0, NULL, 0, false, 0, 1, 0, 1, false, PKV_SAMPLING_INIT, NULL,  \
+            0, NULL, 0, false, 0, 0, NULL, NULL                                                    \
     }
 
 /* Hand a request in. All that it points at is copied; only ctx is handed back, until the
@@ -229,10 +238,9 @@ typedef struct pkv_step_report {
 } pkv_step_report;
 #define PKV_STEP_REPORT_INIT                                                                       \
     {                                                                                              \
-        .struct_size = sizeof(pkv_step_report)                                                     \
+        sizeof(pkv_step_report), 0, 0, 0, 0, 0, 0, 0, 0, 0                                         \
     }
-/* Do one step. PKV_OK also when there is nothing to do. Allocates nothing on the host. Nobody is
- * woken by a submit: who has nothing to do asks again after a while.
+/* Do one step. PKV_OK also when there is nothing to do. Allocates nothing on the host.
  *   PKV_E_INVALID_ARG null, or called by a callback; PKV_E_ABI
  *   PKV_E_NO_MEMORY (of the device), PKV_E_DEVICE  the pass failed: the step is undone, the
  *                     requests in it have ended with ERROR, the engine can go on; *report is filled
@@ -269,12 +277,19 @@ typedef struct pkv_engine_stats {
     double flop;
     double elapsed_s; /* first step to last */
     int32_t n_threads;
+    int32_t block_tokens, max_seqs, max_batch_tokens, max_context, watermark_blocks; /* as they are
+                                                       where the configuration said 0 or -1 */
+    int64_t pool_bytes;
+    char kv_dtype[8];
     char isa[16]; /* of the products */
     char mode[8]; /* "exact", "fast" */
 } pkv_engine_stats;
 #define PKV_ENGINE_STATS_INIT                                                                      \
     {                                                                                              \
-        .struct_size = sizeof(pkv_engine_stats)                                                    \
+        sizeof(pkv_engine_stats), 0, 0, { 0 }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+            0, 0, { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 },                \
+            { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+            0, "", "", ""                                                                          \
     }
 /* Any thread; figures of one moment between two steps. */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_get_stats(pkv_engine *engine, pkv_engine_stats *out);

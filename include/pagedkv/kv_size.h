@@ -67,7 +67,7 @@ typedef struct pkv_kv_size {
 } pkv_kv_size;
 #define PKV_KV_SIZE_INIT                                                                           \
     {                                                                                              \
-        .struct_size = sizeof(pkv_kv_size)                                                         \
+        sizeof(pkv_kv_size), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                          \
     }
 
 /* PKV_E_INVALID_ARG: null, a field out of range, kv heads no multiple or divisor of tp, a product
@@ -107,7 +107,7 @@ typedef struct pkv_kv_source {
 } pkv_kv_source;
 #define PKV_KV_SOURCE_INIT                                                                         \
     {                                                                                              \
-        .struct_size = sizeof(pkv_kv_source)                                                       \
+        sizeof(pkv_kv_source), "", "", "", PKV_KV_GEOMETRY_INIT, 0, 0, 0, 0, 0, 0, "", 0, false, 0 \
     }
 /* Read a config.json, a folder that holds one, a .safetensors beside one, a .gguf or a .bin. Of
  * weight files only the tables of tensors are read. `log` also gets warnings about what could not

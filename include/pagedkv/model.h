@@ -82,7 +82,11 @@ typedef struct pkv_model_info {
 } pkv_model_info;
 #define PKV_MODEL_INFO_INIT                                                                        \
     {                                                                                              \
-        .struct_size = sizeof(pkv_model_info)                                                      \
+        sizeof(pkv_model_info), "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0, false, "", 0, 0, 0, -1, 0,      \
+            { 0 }, PKV_F32, 0, 0, 0, 0,                                                            \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 /* PKV_E_INVALID_ARG null; PKV_E_ABI. The first call computes the digest, O(bytes of the weights),
  * while others wait; later ones are O(1). Any thread. */
@@ -98,7 +102,7 @@ typedef struct pkv_model_tensor {
 } pkv_model_tensor;
 #define PKV_MODEL_TENSOR_INIT                                                                      \
     {                                                                                              \
-        .struct_size = sizeof(pkv_model_tensor)                                                    \
+        sizeof(pkv_model_tensor), NULL, NULL, 0, { 0 }, 0                                          \
     }
 /* Tensor idx of the file, in order of name. PKV_E_RANGE: no such tensor; PKV_E_INVALID_ARG null;
  * PKV_E_ABI. Any thread. */

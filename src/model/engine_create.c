@@ -234,6 +234,8 @@ static void take_config(pkv_engine *e, const pkv_engine_config *c)
     e->slo_tpot_ms = c->slo_tpot_ms;
     e->clock_ns = c->clock_ns ? c->clock_ns : system_clock_ns;
     e->clock_ctx = c->clock_ctx;
+    e->wake = c->wake;
+    e->wake_ctx = c->wake_ctx;
     e->pass = pkv__forward_run;
 }
 

@@ -161,6 +161,8 @@ struct pkv_engine {
     double slo_ttft_ms, slo_tpot_ms;
     uint64_t (*clock_ns)(void *ctx);
     void *clock_ctx;
+    void (*wake)(void *ctx); /* NULL: nobody waits */
+    void *wake_ctx;
 
     struct pkv__threads *threads; /* of products and backend; NULL: one */
     pkv_backend *backend;

@@ -25,6 +25,13 @@ pkv_status pkv__stats_init(pkv_engine *e, const pkv_model_info *info, const pkv_
     e->total = (pkv_engine_stats)PKV_ENGINE_STATS_INIT;
     e->total.n_blocks = e->n_blocks;
     e->total.n_threads = pkv__max_i32(cfg->n_threads, 1);
+    e->total.block_tokens = cfg->block_tokens;
+    e->total.max_seqs = e->max_seqs;
+    e->total.max_batch_tokens = e->max_batch_tokens;
+    e->total.max_context = e->max_context;
+    e->total.watermark_blocks = e->watermark;
+    e->total.pool_bytes = (int64_t)e->place->block_bytes * (e->n_blocks + 1);
+    strncpy(e->total.kv_dtype, pkv_dtype_name(cfg->kv_dtype), sizeof(e->total.kv_dtype) - 1);
     strncpy(e->total.isa, pkv__gemm_find(cfg->isa)->name, sizeof(e->total.isa) - 1);
     strncpy(e->total.mode, cfg->fast ? "fast" : "exact", sizeof(e->total.mode) - 1);
     return PKV_OK;

@@ -67,6 +67,12 @@ static const figure figures[] = {
     FIGURE(flop, F64, "flop_total", "", "Operations of passes."),
     FIGURE(elapsed_s, F64, "elapsed_seconds", "", "From the first step to the last."),
     FIGURE(n_threads, I32, "threads", "", "Threads of the engine."),
+    FIGURE(block_tokens, I32, "block_tokens", "", "Tokens per block."),
+    FIGURE(max_seqs, I32, "max_sequences", "", "Most sequences at a time."),
+    FIGURE(max_batch_tokens, I32, "max_batch_tokens", "", "Most tokens per step."),
+    FIGURE(max_context, I32, "max_context_tokens", "", "Longest prompt and output."),
+    FIGURE(watermark_blocks, I32, "watermark_blocks", "", "Blocks that admission leaves free."),
+    FIGURE(pool_bytes, I64, "pool_bytes", "", "Bytes of the pool of blocks."),
 };
 
 typedef struct delay_figure {
@@ -196,7 +202,9 @@ static void write_json(sink *s, const pkv_engine_stats *stats)
         emit_parts(s, ",\"", delays[k].field, "\":", "");
         json_delay(s, (const pkv_delay_stats *)(const void *)(base + delays[k].at));
     }
-    emit(s, ",\"isa\":\"");
+    emit(s, ",\"kv_dtype\":\"");
+    emit_name(s, stats->kv_dtype, sizeof(stats->kv_dtype));
+    emit(s, "\",\"isa\":\"");
     emit_name(s, stats->isa, sizeof(stats->isa));
     emit(s, "\",\"mode\":\"");
     emit_name(s, stats->mode, sizeof(stats->mode));
@@ -275,7 +283,9 @@ static void write_prometheus(sink *s, const pkv_engine_stats *stats)
     for (size_t k = 0; k < PKV_ARRAY_LEN(delays); k++)
         prom_delay(s, &delays[k], (const pkv_delay_stats *)(const void *)(base + delays[k].at));
     prom_head(s, PREFIX "engine_info", "", "What the engine computes with.", "gauge");
-    emit(s, PREFIX "engine_info{isa=\"");
+    emit(s, PREFIX "engine_info{kv_dtype=\"");
+    emit_name(s, stats->kv_dtype, sizeof(stats->kv_dtype));
+    emit(s, "\",isa=\"");
     emit_name(s, stats->isa, sizeof(stats->isa));
     emit(s, "\",mode=\"");
     emit_name(s, stats->mode, sizeof(stats->mode));

@@ -190,11 +190,14 @@ pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request, pkv
     if (status == PKV_OK) engine->total.n_submitted++;
     else engine->total.n_refused++;
     pthread_mutex_unlock(&engine->lock);
+    if (status == PKV_OK && engine->wake) engine->wake(engine->wake_ctx);
     return status;
 }
 
 pkv_status pkv_engine_cancel(pkv_engine *engine, pkv_request_id request)
 {
     if (!engine) return PKV_E_INVALID_ARG;
-    return pkv__inbox_cancel(engine->inbox, request);
+    const pkv_status status = pkv__inbox_cancel(engine->inbox, request);
+    if (status == PKV_OK && engine->wake) engine->wake(engine->wake_ctx);
+    return status;
 }

@@ -1,6 +1,7 @@
 /* What a request may be. Every refusal is one line that names the field, says what is wrong with it
  * and what would help. */
 #include "model/engine_internal.h"
+#include "model/tok_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,6 +58,19 @@ static pkv_status check_beams(const pkv_engine *e, const pkv_request *r)
     return PKV_OK;
 }
 
+/* The place of the first byte that begins no character; n: there is none. */
+static size_t first_not_utf8(const char *text, size_t n)
+{
+    size_t at = 0;
+    while (at < n) {
+        int32_t cp;
+        const size_t step = pkv__utf8_next((const uint8_t *)text + at, n - at, &cp);
+        if (cp < 0) break;
+        at += step;
+    }
+    return at;
+}
+
 static pkv_status check_stops(const pkv_engine *e, const pkv_request *r)
 {
     const int32_t vocab = e->weights->config.vocab;
@@ -77,6 +91,12 @@ static pkv_status check_stops(const pkv_engine *e, const pkv_request *r)
         if (n < 1 || n > PKV__MAX_STOP_BYTES)
             return INVALID(e, "stop text %d is %s; 1 to %d bytes", i, n < 1 ? "empty" : "too long",
                            PKV__MAX_STOP_BYTES);
+        const size_t bad = first_not_utf8(r->stop_texts[i], n);
+        if (bad < n)
+            return INVALID(e,
+                           "stop text %d is not UTF-8 from byte %zu on; pieces of text end only "
+                           "between characters",
+                           i, bad);
     }
     return PKV_OK;
 }

@@ -423,6 +423,35 @@ static void no_step_in_a_step(void **state)
     rig_close(&r);
 }
 
+static void count_wakes(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+/* Called when there is something to see, and for nothing that was refused. */
+static void wakes(void **state)
+{
+    (void)state;
+    int n_wakes = 0;
+    const int32_t ids[3] = { 1, 2, 3 };
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.wake = count_wakes;
+    cfg.wake_ctx = &n_wakes;
+    engine_rig r;
+    rig_open(&r, rig_tiny_model(5), NULL, &cfg);
+    pkv_request q = rig_request(ids, 3, 8);
+    const got *g = rig_submit(&r, &q);
+    assert_int_equal(n_wakes, 1);
+    assert_int_equal(pkv_engine_cancel(r.engine, g->id), PKV_OK);
+    assert_int_equal(n_wakes, 2);
+    q.max_new = 0;
+    rig_refused(&r, &q, PKV_E_INVALID_ARG, "max_new");
+    assert_int_equal(n_wakes, 2);
+    rig_run(&r);
+    assert_int_equal(g->sample[0].finish, PKV_FINISH_CANCEL);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +468,7 @@ int main(void)
         cmocka_unit_test(random_arrivals),
         cmocka_unit_test(submit_in_event),
         cmocka_unit_test(no_step_in_a_step),
+        cmocka_unit_test(wakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

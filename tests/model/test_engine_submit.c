@@ -139,6 +139,9 @@ static void submit_refusals(void **state)
     REFUSED((q.stop_texts = empty, q.n_stop_texts = 2), PKV_E_INVALID_ARG, "stop text 1 is empty");
     REFUSED((q.stop_texts = none, q.n_stop_texts = 1), PKV_E_INVALID_ARG, "stop text 0 is empty");
     REFUSED((q.stop_texts = too_long, q.n_stop_texts = 1), PKV_E_INVALID_ARG, "is too long");
+    const char *half[] = { "\xc3\xa9", "ab\xe2\x82" }; /* a whole character; two of three bytes */
+    REFUSED((q.stop_texts = half, q.n_stop_texts = 2), PKV_E_INVALID_ARG,
+            "stop text 1 is not UTF-8 from byte 2 on");
     REFUSED((q.beams = 2, q.stop_texts = empty, q.n_stop_texts = 1), PKV_E_INVALID_ARG,
             "stop texts they do not know");
 #undef REFUSED

@@ -126,10 +126,13 @@ static pkv_engine_stats some_stats(void)
     s.peak_blocks_used = 1019, s.mean_seqs = 20.5, s.slots_filled = 0.9625, s.forward_s = 1e-9;
     s.attention_s = 22.25, s.manager_s = 23.125, s.sampling_s = 1.0 / 3, s.step_s = 25.75;
     s.bytes_moved = 1.25e18, s.flop = 1e300, s.elapsed_s = 28.5, s.n_threads = 29;
+    s.block_tokens = 30, s.max_seqs = 31, s.max_batch_tokens = 32, s.max_context = 33;
+    s.watermark_blocks = 34, s.pool_bytes = INT64_C(1) << 40;
     for (int k = 0; k < 7; k++) s.n_finished[k] = 2000 + k;
     pkv_delay_stats *d[] = { &s.ttft, &s.tpot, &s.itl, &s.latency, &s.queue };
     for (int k = 0; k < 5; k++)
         *d[k] = (pkv_delay_stats){ 3000 + k, k + 0.5, k + 0.25, k + 0.75, k + 0.875, k + 10.0 };
+    strcpy(s.kv_dtype, "e4m3");
     strcpy(s.isa, "avx2");
     strcpy(s.mode, "exact");
     return s;
@@ -226,7 +229,8 @@ static void test_json(void **state)
     INT(n_computed_tokens), INT(n_recomputed_tokens), INT(n_cached_tokens), INT(n_preempt_swap);
     INT(n_preempt_recompute), INT(n_swapped_bytes), INT(n_copies), INT(n_evictions), INT(n_good);
     INT(n_blocks), INT(n_blocks_used), INT(n_blocks_cached), INT(peak_seqs), INT(peak_blocks_used);
-    INT(n_threads);
+    INT(n_threads), INT(block_tokens), INT(max_seqs), INT(max_batch_tokens), INT(max_context);
+    INT(watermark_blocks), INT(pool_bytes);
     REAL(mean_seqs), REAL(slots_filled), REAL(forward_s), REAL(attention_s), REAL(manager_s);
     REAL(sampling_s), REAL(step_s), REAL(bytes_moved), REAL(flop), REAL(elapsed_s);
     expect_delay(root, "ttft", &s.ttft);
@@ -234,12 +238,13 @@ static void test_json(void **state)
     expect_delay(root, "itl", &s.itl);
     expect_delay(root, "latency", &s.latency);
     expect_delay(root, "queue", &s.queue);
+    assert_string_equal(json_string_value(json_object_get(root, "kv_dtype")), "e4m3");
     assert_string_equal(json_string_value(json_object_get(root, "isa")), "avx2");
     assert_string_equal(json_string_value(json_object_get(root, "mode")), "exact");
     json_t *finished = json_object_get(root, "n_finished");
     for (int k = 1; k < 7; k++) expect_int(finished, pkv_finish_name((pkv_finish)k), 2000 + k);
     assert_int_equal(json_object_size(finished), 0);
-    assert_int_equal(json_object_size(root), 3); /* these, and nothing else */
+    assert_int_equal(json_object_size(root), 4); /* these, and nothing else */
     json_decref(root);
 }
 
@@ -507,7 +512,13 @@ static void expect_all(const exposition *e, const pkv_engine_stats *s)
         { "flop_total", "", s->flop },
         { "elapsed_seconds", "", s->elapsed_s },
         { "threads", "", s->n_threads },
-        { "engine_info", "isa=\"avx2\",mode=\"exact\"", 1 },
+        { "block_tokens", "", s->block_tokens },
+        { "max_sequences", "", s->max_seqs },
+        { "max_batch_tokens", "", s->max_batch_tokens },
+        { "max_context_tokens", "", s->max_context },
+        { "watermark_blocks", "", s->watermark_blocks },
+        { "pool_bytes", "", (double)s->pool_bytes },
+        { "engine_info", "kv_dtype=\"e4m3\",isa=\"avx2\",mode=\"exact\"", 1 },
     };
     for (size_t k = 0; k < PKV_ARRAY_LEN(all); k++)
         expect_sample(e, all[k].name, all[k].labels, all[k].want);
