@@ -173,6 +173,8 @@ def index_cases():
     yield "number", "a number for a name", "FORMAT", outside, to(1)
     yield "missing-shard", "a shard that is not there", "IO", "c.safetensors", \
         folder({n: "c.safetensors" for n in first}, a=None, b=None)
+    yield "shard-escape", "the name of a missing shard would colour the terminal and begin a line", "IO", \
+        "?[31m?.safetensors", to("\x1b[31m\n.safetensors")
     yield "itself", "the index as its own shard", "FORMAT", "model.safetensors.index.json: byte 0: a header of", \
         to("model.safetensors.index.json")
     yield "twice", "one tensor in two shards", "FORMAT", f"the tensor {names[0]} comes twice", \

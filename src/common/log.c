@@ -11,6 +11,9 @@ static void log_va(const pkv_logger *log, pkv_log_level level, const char *fmt, 
     char text[256];
     if (!log || !log->fn) return;
     vsnprintf(text, sizeof text, fmt, args);
+    /* One line, whatever was quoted: names in files may hold line ends and escape sequences. */
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
     log->fn(log->ctx, level, text);
 }
 

@@ -254,9 +254,11 @@ static void test_log(void **state)
     pkv__log(&log, PKV_LOG_INFO, "%s", many);
     assert_int_equal(strlen(l.text), 255);
     assert_int_equal(l.n, 3);
+    pkv__log(&log, PKV_LOG_INFO, "%s", "a\nb\x1b[31m\x7f\t\xC3\xA9");
+    assert_string_equal(l.text, "a?b?[31m??\xC3\xA9");
     pkv__log(NULL, PKV_LOG_INFO, "nobody listens");
     assert_int_equal(pkv__refuse(&(pkv_logger){ NULL, &l }, PKV_E_BUSY, "nobody"), PKV_E_BUSY);
-    assert_int_equal(l.n, 3);
+    assert_int_equal(l.n, 4);
 }
 
 /* debug_level decides, and nothing else: a release build with it asserts, a debug build without
