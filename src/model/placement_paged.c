@@ -62,6 +62,12 @@ static pkv_status make_stores(pkv__paged *p, const pkv__placement_config *cfg)
     pkv_status status = make_store(cfg, p->n_blocks, &p->store, &p->pool);
     if (status == PKV_OK && p->n_host_blocks > 0)
         status = make_store(cfg, p->n_host_blocks, &p->host, &p->host_pool);
+    return status;
+}
+
+static pkv_status take_views(pkv__paged *p)
+{
+    pkv_status status = PKV_OK;
     for (int32_t k = 0; k < p->shape.n_layers && status == PKV_OK; k++)
         status = pkv_store_views(p->store, k, &p->base.k_views[k], &p->base.v_views[k]);
     return status;
@@ -123,8 +129,8 @@ static pkv_status host_blocks(const pkv__placement_config *cfg, size_t block_byt
 
 static const pkv__place_ops paged_ops;
 
-static pkv_status allocate(const pkv__placement_config *cfg, size_t block_bytes, int32_t n_blocks,
-                           int32_t n_host_blocks, pkv__paged **out)
+static pkv__paged plan_of(const pkv__placement_config *cfg, size_t block_bytes, int32_t n_blocks,
+                          int32_t n_host_blocks)
 {
     pkv__paged plan = { .backend = cfg->backend,
                         .shape = cfg->shape,
@@ -140,18 +146,24 @@ static pkv_status allocate(const pkv__placement_config *cfg, size_t block_bytes,
     plan.base.table_width = pkv__ceil_div_i32(cfg->max_context, cfg->shape.block_tokens);
     plan.base.block_bytes = block_bytes;
     plan.base.token_bytes = pkv__place_token_bytes(&cfg->shape);
+    return plan;
+}
+
+/* The plan, in memory of its own with its tables. */
+static pkv_status allocate(const pkv__placement_config *cfg, pkv__paged *plan, pkv__paged **out)
+{
     pkv__place_memory m = { NULL, 0 };
-    pkv__place_take(&m, 1, sizeof(plan));
-    lay_out(&plan, &m);
-    plan.bytes = m.used;
-    m.base = pkv__alloc(&cfg->alloc, plan.bytes, PKV_CACHE_LINE);
+    pkv__place_take(&m, 1, sizeof(*plan));
+    lay_out(plan, &m);
+    plan->bytes = m.used;
+    m.base = pkv__alloc(&cfg->alloc, plan->bytes, PKV_CACHE_LINE);
     if (!m.base)
         return pkv__refuse(&cfg->log, PKV_E_NO_MEMORY, "placement: no %zu bytes for %d sequences",
-                           plan.bytes, cfg->max_seqs);
-    memset(m.base, 0, plan.bytes);
+                           plan->bytes, cfg->max_seqs);
+    memset(m.base, 0, plan->bytes);
     m.used = 0;
-    pkv__paged *p = pkv__place_take(&m, 1, sizeof(plan));
-    *p = plan;
+    pkv__paged *p = pkv__place_take(&m, 1, sizeof(*plan));
+    *p = *plan;
     lay_out(p, &m);
     pkv__place_numbers_init(&p->numbers, p->max_seqs);
     *p->listens = (pkv__listener){ cfg->log, true };
@@ -166,9 +178,17 @@ pkv_status pkv__placement_paged(const pkv__placement_config *cfg, pkv__placement
     pkv__paged *p = NULL;
     pkv_status status = pkv__place_pool(cfg, &block_bytes, &n_blocks);
     if (status == PKV_OK) status = host_blocks(cfg, block_bytes, &n_host_blocks);
-    if (status == PKV_OK) status = allocate(cfg, block_bytes, n_blocks, n_host_blocks, &p);
     if (status != PKV_OK) return status;
-    status = make_stores(p, cfg);
+    pkv__paged plan = plan_of(cfg, block_bytes, n_blocks, n_host_blocks);
+    /* The pools first: what they have no room for shall not have cost tables by block, written. */
+    status = make_stores(&plan, cfg);
+    if (status == PKV_OK) status = allocate(cfg, &plan, &p);
+    if (status != PKV_OK) {
+        pkv_store_destroy(plan.host);
+        pkv_store_destroy(plan.store);
+        return status;
+    }
+    status = take_views(p);
     if (status == PKV_OK) status = make_manager(p, cfg);
     p->listens->on = false;
     if (status != PKV_OK) {

@@ -348,6 +348,48 @@ static void long_lists(void **state)
     world_drop(&w);
 }
 
+typedef struct stingy {
+    size_t given, peak;
+} stingy;
+
+static void *stingy_alloc(void *ctx, size_t n, size_t align)
+{
+    if (n > ((size_t)1 << 30)) return NULL;
+    stingy *m = ctx;
+    m->given += n;
+    if (m->given > m->peak) m->peak = m->given;
+    if (align < sizeof(void *)) align = sizeof(void *);
+    return aligned_alloc(align, (n + align - 1) / align * align);
+}
+
+static void stingy_free(void *ctx, void *ptr, size_t n)
+{
+    ((stingy *)ctx)->given -= n;
+    free(ptr);
+}
+
+/* A pool that no machine has is refused before tables of its blocks are written: with 2^25 blocks
+ * those would have 128 MiB, which the allocator here would give. */
+static void a_pool_beyond_memory(void **state)
+{
+    (void)state;
+    world w = { 0 };
+    world_options o = world_plain(PKV_PLACE_PAGED);
+    stingy memory = { 0 };
+    pkv_cpu_config be = PKV_CPU_CONFIG_INIT;
+    pkv__placement_config cfg = world_config(&w, &o);
+    pkv__placement *p = NULL;
+    assert_int_equal(pkv_backend_create_cpu(&be, &w.be), PKV_OK);
+    cfg.backend = w.be;
+    cfg.alloc = (pkv_allocator){ stingy_alloc, stingy_free, &memory };
+    cfg.n_blocks = 1 << 25;
+    assert_int_equal(pkv__placement_create(&cfg, &p), PKV_E_NO_MEMORY);
+    assert_null(p);
+    assert_int_equal(memory.given, 0);
+    assert_true(memory.peak < 1 << 20);
+    pkv_backend_destroy(w.be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +404,7 @@ int main(void)
         cmocka_unit_test(forks_swap_as_one),
         cmocka_unit_test(a_parked_tail_counts),
         cmocka_unit_test(long_lists),
+        cmocka_unit_test(a_pool_beyond_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
