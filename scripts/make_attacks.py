@@ -14,9 +14,10 @@ import pathlib
 import shutil
 import sys
 
-import attack_models
-import attack_texts
-from attack_formats import CONFIG, compact
+sys.dont_write_bytecode = True  # a build runs this; it leaves the tree as it was
+import attack_models  # noqa: E402
+import attack_texts  # noqa: E402
+from attack_formats import CONFIG, compact  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests/attacks"
 MAX_FILE, MAX_ALL = 4096, 400000
@@ -97,22 +98,18 @@ def fuzz_inputs(files, manifest):
     one input; the others take files as they are."""
     first = {"sentencepiece": b"\0", "tiktoken": b"\6", "gguf_tokenizer": b"\2", "tokenizer_json": b"\3",
              "tok512": b"\x0b"}
-    plain = {"safetensors": "safetensors", "gguf": "gguf", "llama2c": "llama2c", "config": "model_config",
-             "requests": "requests"}
+    plain = {"safetensors": ["safetensors"], "gguf": ["gguf", "weights"], "llama2c": ["gguf", "weights"],
+             "split": ["gguf"], "index": ["index"], "config": ["model_config"], "requests": ["requests"]}
     for case in manifest:
         kind, path = case["kind"], case["file"]
         flat = path.replace("/", "-")
-        if kind in plain:
-            yield f"{plain[kind]}/{flat}", files[path]
-        if kind == "index":
-            yield f"index/{flat}", files[path]
+        for target in plain.get(kind, []):
+            yield f"{target}/{flat}", files[path]
         if kind in first:
             yield f"tokenizer/{flat}", first[kind] + files[path]
         if kind == "vocab_bpe":
             encoder = files.get(path.replace("vocab.bpe", "encoder.json"), b"")
             yield f"tokenizer/{flat}", b"\5" + files[path] + b"\0" + encoder
-        if kind == "split":
-            yield f"gguf/{flat}", files[path]
 
 
 def main():

@@ -2,7 +2,8 @@
  * compiler.
  *
  *   replay_x FILE|FOLDER ...                replay these inputs
- *   replay_x [--mutations N] [--seed S]   the built-in inputs, and N mutations of them
+ *   replay_x [--mutations N] [--seed S] [FILE|FOLDER ...]
+ *                                           the built-in inputs and these, and N mutations of them
  *
  * Mutation k of a seed does not depend on those before it. A failure is repeated with the same
  * arguments; the last line printed says near which mutation it is. */
@@ -17,7 +18,21 @@
 
 #define INPUT_BYTES 4096
 
-static int replay_file(const char *path)
+/* What is mutated: the built-in inputs, then files. */
+typedef struct inputs {
+    fuzz_seed *list;
+    size_t n;
+} inputs;
+
+static void add_input(inputs *all, const void *bytes, size_t len)
+{
+    fuzz_seed *more = realloc(all->list, (all->n + 1) * sizeof(*more));
+    if (!more) abort();
+    all->list = more;
+    all->list[all->n++] = (fuzz_seed){ bytes, len };
+}
+
+static int replay_file(const char *path, inputs *all)
 {
     FILE *file = fopen(path, "rb");
     if (!file) {
@@ -39,14 +54,14 @@ static int replay_file(const char *path)
     }
     fclose(file);
     LLVMFuzzerTestOneInput(data, len);
-    free(data);
+    add_input(all, data, len);
     return 0;
 }
 
-static int replay(const char *path)
+static int replay(const char *path, inputs *all)
 {
     struct stat info;
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return replay_file(path);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return replay_file(path, all);
     DIR *folder = opendir(path);
     if (!folder) {
         fprintf(stderr, "%s: %s\n", path, strerror(errno));
@@ -57,7 +72,7 @@ static int replay(const char *path)
         char full[4096];
         if (entry->d_name[0] == '.') continue;
         snprintf(full, sizeof(full), "%s/%s", path, entry->d_name);
-        failed |= replay_file(full);
+        failed |= replay_file(full, all);
     }
     closedir(folder);
     return failed;
@@ -73,7 +88,7 @@ static void splice(uint8_t *data, size_t *len, size_t at, size_t cut, const void
     *len += n - cut;
 }
 
-static void mutate(pkv__rng *rng, uint8_t *data, size_t *len)
+static void mutate(pkv__rng *rng, const inputs *all, uint8_t *data, size_t *len)
 {
     const size_t at = pkv__rng_below(rng, (uint32_t)*len + 1);
     const size_t cut = pkv__rng_below(rng, 4) == 0 ? pkv__rng_below(rng, 20) : 0;
@@ -95,7 +110,7 @@ static void mutate(pkv__rng *rng, uint8_t *data, size_t *len)
         break;
     }
     default: { /* a piece of another input */
-        const fuzz_seed *other = &fuzz_seeds[pkv__rng_below(rng, (uint32_t)fuzz_n_seeds)];
+        const fuzz_seed *other = &all->list[pkv__rng_below(rng, (uint32_t)all->n)];
         const size_t from = pkv__rng_below(rng, (uint32_t)other->len + 1);
         const size_t n = pkv__rng_below(rng, (uint32_t)(other->len - from) + 1);
         splice(data, len, at, cut, other->bytes + from, n);
@@ -103,19 +118,17 @@ static void mutate(pkv__rng *rng, uint8_t *data, size_t *len)
     }
 }
 
-static void run_built_in(uint64_t seed, uint32_t n_mutations)
+static void run_mutations(const inputs *all, uint64_t seed, uint32_t n_mutations)
 {
     static uint8_t data[INPUT_BYTES];
-    for (size_t k = 0; k < fuzz_n_seeds; k++)
-        LLVMFuzzerTestOneInput((const uint8_t *)fuzz_seeds[k].bytes, fuzz_seeds[k].len);
     for (uint32_t k = 0; k < n_mutations; k++) {
         pkv__rng rng; /* of its own, so that one number can be looked at alone */
         pkv__rng_init(&rng, seed, k, 0);
-        const fuzz_seed *base = &fuzz_seeds[pkv__rng_below(&rng, (uint32_t)fuzz_n_seeds)];
+        const fuzz_seed *base = &all->list[pkv__rng_below(&rng, (uint32_t)all->n)];
         size_t len = base->len < INPUT_BYTES ? base->len : INPUT_BYTES;
         if (len > 0) memcpy(data, base->bytes, len);
         const uint32_t n = 1 + pkv__rng_below(&rng, 8);
-        for (uint32_t m = 0; m < n; m++) mutate(&rng, data, &len);
+        for (uint32_t m = 0; m < n; m++) mutate(&rng, all, data, &len);
         if (k % 1000 == 0) fprintf(stderr, "seed %llu, from %u on\n", (unsigned long long)seed, k);
         LLVMFuzzerTestOneInput(data, len);
     }
@@ -125,6 +138,9 @@ int main(int argc, char **argv)
 {
     unsigned long long seed = 1, n_mutations = 0;
     int failed = 0, n_paths = 0;
+    inputs all = { NULL, 0 };
+    for (size_t k = 0; k < fuzz_n_seeds; k++)
+        add_input(&all, fuzz_seeds[k].bytes, fuzz_seeds[k].len);
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "--seed") == 0 && k + 1 < argc) {
             seed = strtoull(argv[++k], NULL, 10);
@@ -132,9 +148,13 @@ int main(int argc, char **argv)
             n_mutations = strtoull(argv[++k], NULL, 10);
         } else {
             n_paths++;
-            failed |= replay(argv[k]);
+            failed |= replay(argv[k], &all);
         }
     }
-    if (n_paths == 0) run_built_in(seed, (uint32_t)n_mutations);
+    for (size_t k = 0; n_paths == 0 && k < fuzz_n_seeds; k++)
+        LLVMFuzzerTestOneInput((const uint8_t *)fuzz_seeds[k].bytes, fuzz_seeds[k].len);
+    run_mutations(&all, seed, (uint32_t)n_mutations);
+    for (size_t k = fuzz_n_seeds; k < all.n; k++) free((void *)(uintptr_t)all.list[k].bytes);
+    free(all.list);
     return failed;
 }
