@@ -103,15 +103,29 @@ static void draw_sampling(const request_set *set, pkv__rng *rng, known *k)
 }
 
 /* Ends that are reached: of tokens and texts that come without them. */
-static void draw_stops(const request_set *set, pkv__rng *rng, known *k)
+static void draw_stop_ids(const request_set *set, pkv__rng *rng, known *k)
+{
+    const int32_t n = k->want.n;
+    const want_sample *s = &k->want.sample[below(rng, n)];
+    k->request.stop_ids = k->stop_ids;
+    if (n > 1 && below(rng, 4)) {
+        /* All but the last end early. */
+        for (int32_t i = 0; i < n - 1; i++) {
+            s = &k->want.sample[i];
+            if (s->n == 0) continue;
+            k->stop_ids[k->request.n_stop_ids++] = s->ids[below(rng, pkv__min_i32(s->n, 3))];
+        }
+        return;
+    }
+    if (s->n == 0 || below(rng, 3)) return;
+    k->request.n_stop_ids = 2;
+    k->stop_ids[0] = below(rng, set->plain.vocab);
+    k->stop_ids[1] = s->ids[below(rng, s->n)];
+}
+
+static void draw_stop_texts(pkv__rng *rng, known *k)
 {
     const want_sample *s = &k->want.sample[below(rng, k->want.n)];
-    if (s->n > 0 && below(rng, k->want.n > 1 ? 2 : 3) == 0) {
-        k->request.stop_ids = k->stop_ids;
-        k->request.n_stop_ids = 2;
-        k->stop_ids[0] = below(rng, set->plain.vocab);
-        k->stop_ids[1] = s->ids[below(rng, s->n)];
-    }
     if (k->request.beams > 1 || s->n_text < 3 || below(rng, 2)) return;
     int32_t at = below(rng, s->n_text), n = 1 + below(rng, 8), end = at + n;
     while (at > 0 && ((uint8_t)s->text[at] & 0xc0) == 0x80) at--;
@@ -142,7 +156,8 @@ static void draw_known(request_set *set, int32_t i)
     draw_sampling(set, &rng, k);
     k->request.ignore_eos = below(&rng, 4) == 0;
     plain_run(&set->plain, &k->request, &k->want);
-    draw_stops(set, &rng, k);
+    draw_stop_ids(set, &rng, k);
+    draw_stop_texts(&rng, k);
     plain_run(&set->plain, &k->request, &k->want);
 }
 
