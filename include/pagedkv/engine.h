@@ -216,8 +216,10 @@ typedef struct pkv_request {
  *                     texts or text without tokenizer: the log names it
  *   PKV_E_LIMIT       the queue is full: step, then retry
  *   PKV_E_NEVER       it can never fit: n_prompt >= max_context, more samples than max_seqs, or
- * more blocks than the pool has; the log says what would help PKV_E_ABI; PKV_E_NO_MEMORY A max_new
- * beyond the context is no error: such a sample ends with CONTEXT. Any thread. */
+ *                     more blocks than the pool has; the log says what would help
+ *   PKV_E_ABI; PKV_E_NO_MEMORY
+ *
+ * A max_new beyond the context is no error: such a sample ends with CONTEXT. Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request,
                                                    pkv_request_id *out);
 /* End it at the next step, with what it has. Unknown and finished ones are ignored. Any thread.

@@ -54,7 +54,7 @@ static pkv_status follow(pkv_engine *e, pkv__job *job, const pkv__beam_next *nex
 
 static void count_tokens(pkv_engine *e, pkv__job *job, int32_t n)
 {
-    if (job->result.first_token_ns == 0) {
+    if (job->result.n_output == 0) {
         job->result.first_token_ns = e->now_ns;
         pkv__stats_delay(e, PKV__DELAY_TTFT, job->result.arrival_ns, e->now_ns);
     }

@@ -211,7 +211,7 @@ struct pkv_engine {
     pkv_engine_stats step;
     pkv__delay *new_delays; /* [5 * max_seqs]: each kind once per sequence */
     int32_t n_new_delays;
-    uint64_t step_began_ns, first_step_ns; /* 0: none yet */
+    uint64_t step_began_ns, first_step_ns;
     pkv__costs costs;
 };
 

@@ -72,9 +72,8 @@ static void complete_result(pkv_engine *e, pkv__job *job)
 {
     pkv_request_result *result = &job->result;
     result->finish_ns = e->now_ns;
-    result->ttft_ms = result->first_token_ns == 0
-                          ? NAN
-                          : (double)(result->first_token_ns - result->arrival_ns) * 1e-6;
+    result->ttft_ms =
+        result->n_output == 0 ? NAN : (double)(result->first_token_ns - result->arrival_ns) * 1e-6;
     result->tpot_ms = job->longest < 2 || job->beams ? NAN : job->tpot_ms;
 }
 
@@ -114,7 +113,7 @@ static pkv_finish put_token(pkv_engine *e, pkv__job *job, pkv__branch *b, int32_
 
 static void count_token(pkv_engine *e, pkv__job *job, pkv__branch *b)
 {
-    if (job->result.first_token_ns == 0) {
+    if (job->result.n_output == 0) {
         job->result.first_token_ns = e->now_ns;
         pkv__stats_delay(e, PKV__DELAY_TTFT, job->result.arrival_ns, e->now_ns);
     }

@@ -119,7 +119,7 @@ static void add_averages(pkv_engine *e, const pkv__place_usage *now)
     total->n_evictions = now->n_evictions;
     total->n_swapped_bytes = now->n_swapped_bytes;
     if (step->n_steps == 0) return;
-    if (e->first_step_ns == 0) e->first_step_ns = e->step_began_ns;
+    if (total->n_steps == 1) e->first_step_ns = e->step_began_ns;
     total->elapsed_s = (double)(e->now_ns - e->first_step_ns) * 1e-9;
     e->n_row_steps += e->n_rows;
     total->mean_seqs = (double)e->n_row_steps / (double)total->n_steps;

@@ -64,7 +64,8 @@ static void init_branches(const pkv_engine *e, pkv__job *job, int32_t *others)
         pkv__branch *b = &job->branch[i];
         *b = (pkv__branch){ .run = { .seq = -1 }, .drawn = -1 };
         if (!job->beams)
-            b->output = i == 0 ? job->prompt + job->n_prompt : others + (i - 1) * job->max_new;
+            b->output = i == 0 ? job->prompt + job->n_prompt
+                               : others + (size_t)(i - 1) * (size_t)job->max_new;
         b->xorshift = job->sampling.seed + (uint64_t)i;
         pkv__output_init(&b->text, e->tokenizer, job->stops.n > 0 ? &job->stops : NULL);
         pkv__output_follow(&b->text, job->prompt, job->n_prompt);
@@ -171,7 +172,11 @@ static pkv_status take_request(pkv_engine *e, const pkv_request *r, pkv_request_
     status = pkv__request_check_prompt(e, r, ids, n);
     if (status == PKV_OK) status = pkv__job_create(e, r, ids, n, &job);
     if (status == PKV_OK) {
-        status = pkv__inbox_put(e->inbox, job, out); /* the job is the stepping thread's now */
+        /* The job is the stepping thread's then. Counted with it: nobody sees it end before. */
+        pthread_mutex_lock(&e->lock);
+        status = pkv__inbox_put(e->inbox, job, out);
+        if (status == PKV_OK) e->total.n_submitted++;
+        pthread_mutex_unlock(&e->lock);
         if (status == PKV_E_LIMIT)
             pkv__log(&e->log, PKV_LOG_ERROR,
                      "submit: the queue is full; step until requests are admitted, or create the "
@@ -186,9 +191,9 @@ pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request, pkv
 {
     if (!engine || !request || !out) return PKV_E_INVALID_ARG;
     const pkv_status status = take_request(engine, request, out);
+    if (status == PKV_OK) return PKV_OK;
     pthread_mutex_lock(&engine->lock);
-    if (status == PKV_OK) engine->total.n_submitted++;
-    else engine->total.n_refused++;
+    engine->total.n_refused++;
     pthread_mutex_unlock(&engine->lock);
     if (status == PKV_OK && engine->wake) engine->wake(engine->wake_ctx);
     return status;
