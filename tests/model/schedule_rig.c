@@ -21,6 +21,7 @@ typedef struct watched {
     pkv_request request;
     int32_t submit_at, cancel_at; /* steps; -1: never */
     bool is_cancelled;
+    int64_t cancelled_in; /* the last step that may leave it alive */
     /* before the step under way */
     place place;
     int64_t order;
@@ -29,12 +30,13 @@ typedef struct watched {
 } watched;
 
 typedef struct schedule {
+    engine_rig r; /* the first: cancel_from_inside */
     request_set *set;
-    engine_rig r;
     pkv__rng rng;
     int64_t *reached;
     watched w[SCHEDULE_MAX];
     int32_t n, n_left;   /* requests; those not handed in */
+    int32_t abandon_at;  /* steps; 0: never */
     int32_t fail_one_in; /* passes; 0: none */
     bool strikes;        /* cancels and deadlines in rare states */
     bool has_ends;       /* cancels, deadlines or failures may end some */
@@ -97,15 +99,16 @@ static void draw_requests(schedule *s)
         w->cancel_at = -1;
         w->submit_at = below(s, 3) ? 0 : below(s, 25);
         if (below(s, 4) == 0) w->request.arrival_ns = (uint64_t)(990 + below(s, 40)) * 1000000;
-        if (has_ends && below(s, 3) == 0) w->cancel_at = w->submit_at + below(s, 30);
+        if (has_ends && below(s, 5) == 0) w->cancel_at = w->submit_at + below(s, 30);
         if (has_ends && below(s, 2) == 0)
             w->request.deadline_ns =
-                (uint64_t)(995 + w->submit_at + below(s, 120)) * 1000000 + (uint64_t)below(s, 2);
+                (uint64_t)(995 + w->submit_at + below(s, 200)) * 1000000 + (uint64_t)below(s, 2);
     }
     s->fail_one_in = kind == 2 ? 10 + below(s, 40) : 0;
     s->has_ends = has_ends || s->fail_one_in > 0;
     s->strikes = has_ends;
     s->n_left = s->n;
+    s->abandon_at = below(s, 8) ? 0 : 1 + below(s, 40);
 }
 
 /* From "the largest alone, to the last block" to "all". */
@@ -190,19 +193,37 @@ static void look(const schedule *s, watched *w)
     }
 }
 
+static void cancel(const schedule *s, watched *w, int64_t last)
+{
+    w->is_cancelled = true;
+    w->cancelled_in = last;
+    assert_int_equal(pkv_engine_cancel(s->r.engine, w->g->id), PKV_OK);
+}
+
+/* From inside a step, while somebody is told something: himself, or anybody. */
+static void cancel_from_inside(got *g, const pkv_token_event *event)
+{
+    schedule *s = (schedule *)(void *)g->rig; /* the rig is its first member */
+    watched *w = &s->w[below(s, s->n)];
+    (void)event;
+    if (w->g && !w->is_cancelled && !w->g->has_result && below(s, 12) == 0)
+        cancel(s, w, s->r.n_steps);
+}
+
 /* States that last for a few steps are not left to chance: a cancel comes, or the clock jumps to
  * the deadline, more often then. */
 static void strike(schedule *s, watched *w)
 {
-    const bool is_rare = w->place == PREEMPTED || w->place == SWAPPED || w->is_forked;
+    const bool is_out = w->place == PREEMPTED || w->place == SWAPPED;
+    const bool is_rare = is_out || w->is_forked;
     bool now = w->cancel_at >= 0 && w->cancel_at <= s->r.n_steps;
     if (!w->g || w->is_cancelled || w->place == ENDED) return;
-    if (s->strikes && is_rare && below(s, 10) == 0) now = true;
-    if (s->strikes && is_rare && w->request.deadline_ns > s->r.now_ns && below(s, 2) == 0)
+    if (s->strikes && is_rare && below(s, is_out ? 3 : 20) == 0) now = true;
+    if (s->strikes && is_rare && w->request.deadline_ns > s->r.now_ns &&
+        below(s, is_out ? 2 : 8) == 0)
         s->r.now_ns = w->request.deadline_ns;
     if (!now) return;
-    w->is_cancelled = true;
-    assert_int_equal(pkv_engine_cancel(s->r.engine, w->g->id), PKV_OK);
+    cancel(s, w, s->r.n_steps - 1);
 }
 
 static void hand_in(schedule *s)
@@ -211,6 +232,7 @@ static void hand_in(schedule *s)
         watched *w = &s->w[i];
         if (!w->g && w->submit_at <= s->r.n_steps) {
             w->g = rig_submit(&s->r, &w->request);
+            if (s->strikes && s->n % 4 == 0) w->g->also = cancel_from_inside;
             s->n_left--;
         }
         look(s, w);
@@ -338,7 +360,8 @@ static void look_back(schedule *s, uint64_t at_ns)
             continue;
         }
         assert_false(w->g->has_result);
-        assert_false(w->is_cancelled);
+        /* At the latest in the step behind. */
+        assert_false(w->is_cancelled && w->cancelled_in < s->r.n_steps - 1);
         assert_true(w->request.deadline_ns == 0 || w->request.deadline_ns > at_ns);
         s->reached[REACHED_RESUME] += w->place == SWAPPED && job->state == PKV__JOB_RUNNING;
         check_decode(s, w, job);
@@ -386,6 +409,7 @@ static void step(schedule *s)
         fail_msg("%s: %s", pkv_status_name(s->r.status), s->r.log.text);
     }
     look_back(s, at_ns);
+    if (s->abandon_at > 0 && e->swapped.n > 0) s->abandon_at = (int32_t)s->r.n_steps;
     if (s->r.report.next_arrival_ns > s->r.now_ns && below(s, 2))
         s->r.now_ns = s->r.report.next_arrival_ns;
 }
@@ -515,6 +539,21 @@ static void check_figures(schedule *s)
 
 /* ---------------------------------------------------------------- a schedule */
 
+/* Whatever goes on: no event any more, and no byte is left. */
+static void abandon(schedule *s)
+{
+    int32_t n_events = 0;
+    for (int32_t i = 0; i < s->n; i++)
+        if (s->w[i].g) n_events += s->w[i].g->n_events;
+    s->reached[REACHED_DESTROYED_RUNNING] += s->r.engine->running.n > 0;
+    s->reached[REACHED_DESTROYED_WAITING] += s->r.engine->waiting.n > 0;
+    s->reached[REACHED_DESTROYED_SWAPPED] += s->r.engine->swapped.n > 0;
+    rig_drop(&s->r);
+    for (int32_t i = 0; i < s->n; i++)
+        if (s->w[i].g) n_events -= s->w[i].g->n_events;
+    assert_int_equal(n_events, 0);
+}
+
 void schedule_run(request_set *set, uint64_t seed, int64_t reached[REACHED_COUNT])
 {
     schedule s = { .set = set, .reached = reached };
@@ -525,9 +564,13 @@ void schedule_run(request_set *set, uint64_t seed, int64_t reached[REACHED_COUNT
     do {
         step(&s);
         assert_true(s.r.n_steps < most);
-    } while (s.n_left > 0 || s.r.report.n_unfinished > 0);
-    for (int32_t i = 0; i < s.n; i++) check_request(&s, &s.w[i]);
-    check_figures(&s);
+    } while ((s.n_left > 0 || s.r.report.n_unfinished > 0) && s.r.n_steps != s.abandon_at);
+    if (s.n_left > 0 || s.r.report.n_unfinished > 0) {
+        abandon(&s);
+    } else {
+        for (int32_t i = 0; i < s.n; i++) check_request(&s, &s.w[i]);
+        check_figures(&s);
+    }
     s.reached[REACHED_PLACE_MAX] += s.r.cfg.placement == PKV_PLACE_MAX;
     s.reached[REACHED_PLACE_REQUEST] += s.r.cfg.placement == PKV_PLACE_REQUEST;
     s.reached[REACHED_PLACE_POW2] += s.r.cfg.placement == PKV_PLACE_POW2;
