@@ -322,6 +322,18 @@ template <bool FIXED> PKV_GLOBAL(64) arrival_before_sync(float *out, const float
     arrive_and_sum<false, !FIXED>(out, in);
 }
 
+template <bool FIXED> PKV_GLOBAL(32) shuffle_after_arrival(float *out, const float *in)
+{
+    uint32_t *counter = reinterpret_cast<uint32_t *>(out + 63);
+    uint32_t n_before = 0;
+    if (pkv_lane() < 16) out[16 * pkv_block() + pkv_lane()] = in[pkv_lane()];
+    pkv_syncwarp();
+    if (pkv_lane() == 0) n_before = pkv_atomic_add_acq_rel(counter, 1);
+    if (FIXED) pkv_syncwarp();
+    if (pkv_shfl(n_before, 0) != 1 || pkv_lane() >= 16) return;
+    out[32 + pkv_lane()] = out[pkv_lane()] + out[16 + pkv_lane()]; /* here: shuffle_after_arrival */
+}
+
 template <bool FIXED> PKV_GLOBAL(64) global_race(float *out, const float *in)
 {
     out[pkv_thread()] = in[pkv_thread()];
@@ -373,4 +385,5 @@ BUG_LAUNCH(two_blocks_write, 2, 32, 0)
 BUG_LAUNCH(block_reads_block, 2, 32, 0)
 BUG_LAUNCH(relaxed_arrival, 2, 64, 0)
 BUG_LAUNCH(arrival_before_sync, 2, 64, 0)
+BUG_LAUNCH(shuffle_after_arrival, 2, 32, 0)
 BUG_LAUNCH(global_race, 1, 64, 0)

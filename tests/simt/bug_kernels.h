@@ -43,6 +43,7 @@ enum { N_BUG_OUT = 64, N_BUG_IN = 2048 };
     X(block_reads_block, "a block reads what another one wrote")                                   \
     X(relaxed_arrival, "the last arriver's counter does not order memory")                         \
     X(arrival_before_sync, "arrives before its other threads have written")                        \
+    X(shuffle_after_arrival, "a lane arrives for all, and only a shuffle tells the others")        \
     X(global_race, "threads of a block exchange through global memory without a barrier")
 
 #define BUG_DECLARE(name, what) int bug_##name(int fixed, float *out, const float *in);

@@ -33,6 +33,7 @@ PKV_GLOBAL(32) groups_kernel(uint32_t *out, const uint32_t *in)
 {
     PKV_DEV_SHARED(uint4, shared, 3 * 32);
     const int32_t t = pkv_thread();
+    for (int32_t i = 0; i < 3; i++) shared[32 * i + t] = make_uint4(1, 1, 1, 1);
     pkv_cp_async16(&shared[t], in + 4 * t);
     pkv_cp_commit();
     pkv_cp_commit();

@@ -10,6 +10,13 @@ PKV_GLOBAL(1024) order_kernel(uint32_t *order, uint32_t *ticket)
     order[pkv_block() * pkv_n_threads() + pkv_thread()] = pkv_atomic_add(ticket, 1);
 }
 
+PKV_GLOBAL(32) meeting_kernel(uint32_t *out, uint32_t *tickets)
+{
+    out[pkv_thread()] = pkv_atomic_add(&tickets[0], 1);
+    pkv_ballot(true);
+    out[32 + pkv_thread()] = pkv_atomic_add(&tickets[1], 1);
+}
+
 PKV_GLOBAL(1024) rounds_kernel(uint32_t *out, int32_t n_rounds)
 {
     PKV_DEV_SHARED_DYN(uint32_t, shared);
@@ -66,13 +73,51 @@ PKV_GLOBAL(32) params_kernel(double *out, line l, int64_t first)
 
 PKV_GLOBAL(1024) limits_kernel(int32_t) {}
 
+/* Word first + t of a pool that is larger than 2^32 of them. */
+PKV_GLOBAL(32) far_kernel(uint32_t *pool, int64_t first)
+{
+    uint32_t *mine = pool + first + pkv_thread();
+    pkv_stv(mine, pkv_ldv<uint32_t>(mine) + (uint32_t)pkv_thread());
+}
+
+#ifndef __CUDACC__ /* whose stacks have no page behind them that nobody may touch */
+__attribute__((noinline)) uint32_t nest(int32_t depth)
+{
+    volatile uint32_t room[256];
+    room[depth % 256] = (uint32_t)depth;
+    return depth == 0 ? 0 : nest(depth - 1) + room[depth % 256];
+}
+
+PKV_GLOBAL(32) nest_kernel(uint32_t *out, int32_t depth)
+{
+    out[pkv_thread()] = nest(depth);
+}
+#endif
+
 } // namespace
 
 extern "C" {
 
+int run_far(uint32_t *pool, int64_t first)
+{
+    return PKV_LAUNCH(far_kernel, 1, 32, 0, nullptr, pool, first);
+}
+
+#ifndef __CUDACC__
+int run_nest(uint32_t *out, int depth)
+{
+    return PKV_LAUNCH(nest_kernel, 1, 32, 0, nullptr, out, depth);
+}
+#endif
+
 int run_order(uint32_t *order, uint32_t *ticket, int64_t n_blocks, int64_t n_threads)
 {
     return PKV_LAUNCH(order_kernel, n_blocks, n_threads, 0, nullptr, order, ticket);
+}
+
+int run_meeting(uint32_t *out, uint32_t *tickets)
+{
+    return PKV_LAUNCH(meeting_kernel, 1, 32, 0, nullptr, out, tickets);
 }
 
 int run_rounds(uint32_t *out, int n_rounds, int64_t n_threads)

@@ -15,6 +15,9 @@ extern "C" {
 /* order[block * n_threads + thread] = how many threads came before; *ticket begins at 0. */
 int run_order(uint32_t *order, uint32_t *ticket, int64_t n_blocks, int64_t n_threads);
 
+/* out[t] as in run_order before the warp meets, out[32 + t] after it; tickets[2] begin at 0. */
+int run_meeting(uint32_t *out, uint32_t *tickets);
+
 /* n_rounds of: write into dynamic shared memory, meet, read the neighbour's. out[n_threads] */
 int run_rounds(uint32_t *out, int n_rounds, int64_t n_threads);
 
@@ -31,6 +34,12 @@ int run_params(double *out, int *n_evaluations);
 
 /* Does nothing, with `shared_bytes` of dynamic memory; allow: 0, or what to opt in to before. */
 int run_limits(int64_t n_blocks, int64_t n_threads, size_t shared_bytes, size_t allow);
+
+/* pool[first + t] += t */
+int run_far(uint32_t *pool, int64_t first);
+
+/* `depth` calls inside each other, of 1 KiB of stack and more. Not under nvcc. */
+int run_nest(uint32_t *out, int depth);
 
 /* ---------------------------------------------------------------- warp_kernels.cu */
 enum { SHUFFLE_IDX, SHUFFLE_XOR, SHUFFLE_UP, SHUFFLE_DOWN };
@@ -51,6 +60,10 @@ int run_reductions(float *out, const float *values);
  * parts[2 * n_blocks] into out[n_blocks]. counters[1]: the bits of all lanes, counters[2]: the
  * maximum of thread - 40. */
 int run_last_arriver(uint32_t *out, uint32_t *parts, uint32_t *counters, int n_blocks);
+
+/* Block 0 writes and tells block 1, which tells block 2, which reads: out[0]. Blocks have to run in
+ * this order. words[3], all 0: what is written, and two counters. */
+int run_chain(uint32_t *out, uint32_t *words);
 
 /* out[0]: 128 threads count in shared memory. */
 int run_shared_atomics(uint32_t *out);

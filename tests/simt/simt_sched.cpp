@@ -124,7 +124,6 @@ void run_block(int64_t block)
     m.n_live = (int)m.threads.size();
     m.n_at_barrier = 0;
     m.next.clear();
-    for (auto &warp : m.meetings) warp.clear();
     for (size_t i = 0; i < m.threads.size(); i++) {
         m.threads[i] = thread();
         m.threads[i].idx = (int32_t)i;

@@ -74,6 +74,7 @@ static const struct bug bugs[] = {
     { B(block_reads_block), DIFFERS, NULL, NULL, CONFLICT, NULL },
     { B(relaxed_arrival), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
     { B(arrival_before_sync), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
+    { B(shuffle_after_arrival), MISSED, NULL, NULL, CONFLICT, NULL },
     { B(global_race), DIFFERS, NULL, NULL, "write after read", NULL },
 };
 enum { N_BUGS = sizeof bugs / sizeof bugs[0] };
@@ -205,6 +206,15 @@ static void deadlocks_are_told_by_group(void **state)
     }
 }
 
+/* The other order of exit_past_barrier: the threads have left when the others come. */
+static void barrier_after_exits(void **state)
+{
+    (void)state;
+    const struct bug bug = { .name = "exit_past_barrier", .run = bug_exit_past_barrier };
+    assert_int_equal(run(&bug, 0, 2).status, 1);
+    assert_has(device_last_error(), "divergent barrier: 32 threads have exited");
+}
+
 /* A launch after a failed one is as good as any. */
 static void failures_leave_nothing_behind(void **state)
 {
@@ -220,7 +230,7 @@ static void failures_leave_nothing_behind(void **state)
 int main(void)
 {
     static char names[2 * N_BUGS][64];
-    struct CMUnitTest tests[2 * N_BUGS + 2];
+    struct CMUnitTest tests[2 * N_BUGS + 3];
     for (int i = 0; i < N_BUGS; i++) {
         snprintf(names[2 * i], 64, "%s", bugs[i].name);
         snprintf(names[2 * i + 1], 64, "%s_twin", bugs[i].name);
@@ -231,5 +241,6 @@ int main(void)
     }
     tests[2 * N_BUGS] = (struct CMUnitTest)cmocka_unit_test(deadlocks_are_told_by_group);
     tests[2 * N_BUGS + 1] = (struct CMUnitTest)cmocka_unit_test(failures_leave_nothing_behind);
+    tests[2 * N_BUGS + 2] = (struct CMUnitTest)cmocka_unit_test(barrier_after_exits);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,10 @@
 /* Launches, schedules, barriers, shared memory and limits of the emulator. */
 #include "simt_test.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 enum { N_BLOCKS = 5, N_THREADS = 64, N_ALL = N_BLOCKS * N_THREADS };
 
 static void record_order(uint32_t order[N_ALL], unsigned seed, enum device_block_order blocks)
@@ -63,6 +67,29 @@ static void blocks_in_each_order(void **state)
     }
     for (uint32_t b = 0; b < N_BLOCKS; b++) assert_int_equal(seen[b], 1);
     assert_true(n_moved > 0);
+}
+
+/* Who comes last to a meeting goes on first, or with the others: shuffling seeds try both. */
+static void last_to_meet_goes_first_or_not(void **state)
+{
+    (void)state;
+    int n_first = 0, n_later = 0;
+    for (unsigned seed = 0; seed < 12; seed++) {
+        const uint32_t zeros[2] = { 0, 0 };
+        uint32_t got[64], *tickets = device_copy_of(zeros, 8), *out = device_copy_of(NULL, 256);
+        use_seed(seed, DEVICE_FORWARD);
+        assert_launched(run_meeting(out, tickets));
+        device_download(got, out, sizeof got);
+        for (int t = 0; t < 32; t++) {
+            if (got[t] != 31) continue;
+            n_first += got[32 + t] == 0;
+            n_later += got[32 + t] != 0;
+            if (seed < 2) assert_int_equal(got[32 + t], 0);
+        }
+        device_free(tickets);
+        device_free(out);
+    }
+    assert_true(n_first > 2 && n_later > 0 && n_first + n_later == 12);
 }
 
 static void list_of_schedules(void **state)
@@ -200,12 +227,70 @@ static void sparse_memory(void **state)
     device_free(p);
 }
 
+static void kernels_reach_beyond_4_gi_words(void **state)
+{
+    (void)state;
+    const int64_t n = ((int64_t)1 << 32) + 64;
+    uint32_t got[32], *pool = device_alloc_sparse((size_t)n * 4);
+    if (!pool) {
+        print_message("the system grants no 16 GiB of addresses\n");
+        skip();
+    }
+    use_schedule(0);
+    assert_launched(run_far(pool, n - 32));
+    device_download(got, pool + n - 32, sizeof got);
+    for (uint32_t i = 0; i < 32; i++) assert_int_equal(got[i], i);
+    device_free(pool);
+}
+
+/* A thread whose stack is too small ends the program and does not write into its neighbour's. */
+static void stacks_end_at_a_guard(void **state)
+{
+    (void)state;
+    uint32_t got[32], *out = device_copy_of(NULL, sizeof got);
+    int status;
+    use_schedule(0);
+    assert_launched(run_nest(out, 20));
+    device_download(got, out, sizeof got);
+    for (int i = 0; i < 32; i++) assert_int_equal(got[i], 210);
+    fflush(stdout);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        signal(SIGSEGV, SIG_DFL);
+        run_nest(out, 2000);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+    device_free(out);
+}
+
+static void totals_count(void **state)
+{
+    (void)state;
+    uint32_t *out = device_copy_of(NULL, 4 * 64);
+    use_schedule(2);
+    const device_totals before = device_get_totals();
+    assert_launched(run_rounds(out, 3, 64));
+    assert_launched(run_order(out, out + 63, 1, 32));
+    const device_totals after = device_get_totals();
+    assert_int_equal(after.launches - before.launches, 2);
+    assert_int_equal(after.blocks - before.blocks, 2);
+    assert_int_equal(after.barriers - before.barriers, 6);
+    assert_int_equal(after.collectives, before.collectives);
+    assert_true(after.switches - before.switches >= 64 * 6);
+    device_free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_order_threads),
         cmocka_unit_test(other_seeds_shuffle),
         cmocka_unit_test(blocks_in_each_order),
+        cmocka_unit_test(last_to_meet_goes_first_or_not),
         cmocka_unit_test(list_of_schedules),
         cmocka_unit_test(barriers_keep_rounds_apart),
         cmocka_unit_test(shared_memory_is_poisoned),
@@ -214,6 +299,9 @@ int main(void)
         cmocka_unit_test(limits_of_launches),
         cmocka_unit_test(device_memory),
         cmocka_unit_test(sparse_memory),
+        cmocka_unit_test(kernels_reach_beyond_4_gi_words),
+        cmocka_unit_test(stacks_end_at_a_guard),
+        cmocka_unit_test(totals_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

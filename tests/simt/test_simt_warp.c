@@ -137,6 +137,20 @@ static void last_arriver_sees_all(void **state)
     device_free(d_counters);
 }
 
+/* What was acquired is passed on with the next release. */
+static void orders_pass_through_blocks(void **state)
+{
+    (void)state;
+    const uint32_t zeros[3] = { 0, 0, 0 };
+    uint32_t got, *words = device_copy_of(zeros, sizeof zeros), *out = device_copy_of(NULL, 4);
+    use_seed(0, DEVICE_FORWARD);
+    assert_launched(run_chain(out, words));
+    device_download(&got, out, 4);
+    assert_int_equal(got, 5);
+    device_free(words);
+    device_free(out);
+}
+
 static void shared_atomics(void **state)
 {
     (void)state;
@@ -157,6 +171,7 @@ int main(void)
         cmocka_unit_test(votes),
         cmocka_unit_test(reductions_have_the_bits_of_shuffles),
         cmocka_unit_test(last_arriver_sees_all),
+        cmocka_unit_test(orders_pass_through_blocks),
         cmocka_unit_test(shared_atomics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,19 @@ PKV_GLOBAL(64) last_arriver_kernel(uint32_t *out, uint32_t *parts, uint32_t *cou
     out[n] = sum;
 }
 
+PKV_GLOBAL(32) chain_kernel(uint32_t *out, uint32_t *words)
+{
+    if (pkv_lane() != 0) return;
+    if (pkv_block() == 0) {
+        words[0] = 5;
+        pkv_atomic_add_acq_rel(&words[1], 1);
+    } else if (pkv_block() == 1) {
+        if (pkv_atomic_add_acq_rel(&words[1], 1) == 1) pkv_atomic_add_acq_rel(&words[2], 1);
+    } else if (pkv_atomic_add_acq_rel(&words[2], 1) == 1) {
+        out[0] = words[0];
+    }
+}
+
 PKV_GLOBAL(128) shared_atomics_kernel(uint32_t *out)
 {
     PKV_DEV_SHARED(uint32_t, count, 1);
@@ -126,6 +139,11 @@ int run_reductions(float *out, const float *values)
 int run_last_arriver(uint32_t *out, uint32_t *parts, uint32_t *counters, int n_blocks)
 {
     return PKV_LAUNCH(last_arriver_kernel, n_blocks, 64, 0, nullptr, out, parts, counters);
+}
+
+int run_chain(uint32_t *out, uint32_t *words)
+{
+    return PKV_LAUNCH(chain_kernel, 3, 32, 0, nullptr, out, words);
 }
 
 int run_shared_atomics(uint32_t *out)
