@@ -208,8 +208,8 @@ bool bench_session_run(struct bench_run *run, const struct bench_options *o,
     bool ok = make_cases(o, &list, err);
     if (ok) begin_report(run);
     ok = ok && resolve_memory(run, err);
-    if (bench_command_probes(o->command))
-        ok = ok && make_engines(run, err) && measure_bandwidth(run, err);
+    if (!bench_command_untimed(o->command)) ok = ok && make_engines(run, err);
+    if (bench_command_probes(o->command)) ok = ok && measure_bandwidth(run, err);
     if (ok && o->command != CMD_MACHINE) ok = run_cases(run, &list, start, err);
     end_report(run, start);
     case_list_free(&list);

@@ -71,10 +71,14 @@ static void repro_text(const struct bench_case *c, const struct bench_run *run, 
                        size_t size)
 {
     const struct bench_options *o = run->options;
-    if (o->serve.given) snprintf(text, size, "%.280s", o->text);
-    else
-        snprintf(text, size, "pkv-bench serve --profile %s --filter %s --seed %llu",
-                 bench_profile_name(o->profile), c->id, (unsigned long long)o->seed);
+    if (o->serve.given) {
+        snprintf(text, size, "%.280s", o->text);
+        return;
+    }
+    const int n = snprintf(text, size, "pkv-bench serve --profile %s --filter %s --seed %llu%s%s",
+                           bench_profile_name(o->profile), c->id, (unsigned long long)o->seed,
+                           o->isa ? " --isa " : "", o->isa ? pkv_isa_name(o->isa) : "");
+    if (o->n_threads) snprintf(text + n, size - (size_t)n, " --threads %d", o->n_threads);
 }
 
 static bool make_row(const struct bench_case *c, struct bench_run *run,

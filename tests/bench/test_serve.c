@@ -5,6 +5,8 @@
 #include "json_schema.h"
 #include "serve_load.h"
 
+#include "pagedkv/backend.h"
+
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -248,6 +250,27 @@ static void test_ci_profile(void **state)
     json_decref(root);
 }
 
+/* As the other commands: a level that is not here is refused, and repeated where it is. */
+static void test_level(void **state)
+{
+    (void)state;
+    const pkv_isa missing = pkv_isa_detect() == PKV_ISA_NEON ? PKV_ISA_AVX2 : PKV_ISA_NEON;
+    char arguments[128];
+    snprintf(arguments, sizeof(arguments), "serve --profile ci --filter offline --isa %s",
+             pkv_isa_name(missing));
+    assert_int_equal(run(arguments), 2);
+    expect_in("err.txt", "--isa asks for");
+    assert_int_equal(run("serve --profile ci --filter offline --isa scalar --threads 1 --seed 3 "
+                         "--json l.json"),
+                     0);
+    json_t *root = load_json("l.json");
+    const json_t *repro = json_object_get(find_row(root, "serve/offline/max"), "repro");
+    assert_string_equal(json_string_value(repro),
+                        "pkv-bench serve --profile ci --filter serve/offline --seed 3 "
+                        "--isa scalar --threads 1");
+    json_decref(root);
+}
+
 /* Ids that differ between placements are an error that nobody overlooks. */
 static void test_other_ids_are_wrong(void **state)
 {
@@ -335,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_prompts_share_the_prefix),
         cmocka_unit_test(test_arrivals_have_the_rate),
         cmocka_unit_test(test_ci_profile),
+        cmocka_unit_test(test_level),
         cmocka_unit_test(test_other_ids_are_wrong),
         cmocka_unit_test(test_workload_by_hand),
         cmocka_unit_test(test_refusals),
