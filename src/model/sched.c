@@ -58,6 +58,23 @@ static int32_t count_new_blocks(const pkv_engine *e)
     return n;
 }
 
+/* Blocks beyond those of its computed tokens, for the next tokens of one that comes back. */
+static int32_t blocks_to_go_on(const pkv_engine *e, const pkv__run *run, int32_t more)
+{
+    const int32_t tokens = e->place->block_tokens, n = pkv__min_i32(more, e->chunk_tokens);
+    if (run->seq < 0) return 0;
+    return pkv__ceil_div_i32(run->n_computed + n, tokens) -
+           pkv__ceil_div_i32(run->n_computed, tokens);
+}
+
+static int32_t count_own_blocks(const pkv_engine *e, const pkv__job *job)
+{
+    int32_t n = blocks_to_go_on(e, &job->trunk, pkv__trunk_tokens(job) - job->trunk.n_computed);
+    for (int32_t i = 0; i < job->n_branches; i++)
+        n += blocks_to_go_on(e, &job->branch[i].run, left_of(job, &job->branch[i]));
+    return n;
+}
+
 /* ---------------------------------------------------------------- rows */
 
 static void add_row(pkv_engine *e, pkv__share *share, int32_t branch, int32_t n, bool wants_logits)
@@ -119,9 +136,10 @@ static void give_up(pkv_engine *e, pkv__job *job, const char *what, pkv_status s
 static void resume_swapped(pkv_engine *e)
 {
     for (pkv__job *job; (job = e->swapped.head);) {
-        /* Room that the running ones want in this very step is not for those who come back: they
-         * would be put out again at once. */
-        const int32_t spare = e->running.n == 0 ? 0 : e->watermark + count_new_blocks(e);
+        /* Who comes back to room that the running ones want in this very step, or that does not do
+         * for a token of his own, would be put out again at once. */
+        const int32_t spare =
+            e->running.n == 0 ? 0 : e->watermark + count_new_blocks(e) + count_own_blocks(e, job);
         const int32_t n = pkv__job_seqs(job, e->seqs);
         const pkv_status status = e->place->ops->resume(e->place, e->seqs, n, spare);
         if (status == PKV_E_NO_BLOCKS || status == PKV_E_AGAIN) {
