@@ -230,12 +230,48 @@ static void by_cache(void **state)
     rig_close(&r);
 }
 
+/* Two requests of one block each that take another every second token, in 5 blocks: the second goes
+ * when both want a third. The two that it held are free at once, but its next token needs one more:
+ * it stays out until the first is over, and its bytes move once. */
+static void nobody_comes_back_to_go(void **state)
+{
+    (void)state;
+    paper p;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 2;
+    cfg.n_blocks = 1 + 5;
+    cfg.watermark_blocks = 3; /* not for the only one */
+    cfg.no_prefix_cache = true;
+    cfg.preempt = PKV_PREEMPT_SWAP;
+    cfg.swap_bytes = 1 << 20;
+    rig_open(&p.r, rig_tiny_model(3), NULL, &cfg);
+    for (int32_t i = 0; i < 2; i++) {
+        rig_draw(40 + (uint64_t)i, 97, p.ids[i], 2);
+        const pkv_request request = rig_request(p.ids[i], 2, 9);
+        p.g[i] = rig_submit(&p.r, &request);
+    }
+    while (p.g[0]->n_ended == 0) {
+        rig_step(&p.r);
+        assert_int_equal(p.r.report.n_swapped,
+                         p.r.n_steps >= 4); /* 2 tokens are computed, then 4 */
+    }
+    assert_int_equal(p.r.n_steps, 9);
+    rig_run(&p.r);
+    assert_int_equal(p.r.n_steps, 9 + 9 - 3);
+    const pkv_engine_stats s = rig_stats(&p.r);
+    assert_int_equal(s.n_preempt_swap, 1);
+    assert_int_equal(s.n_recomputed_tokens, 0);
+    assert_int_equal(s.n_swapped_bytes, 2 * 2 * 1024);
+    rig_close(&p.r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_recompute),
         cmocka_unit_test(by_swap),
         cmocka_unit_test(by_cache),
+        cmocka_unit_test(nobody_comes_back_to_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
