@@ -39,7 +39,8 @@ def json_cases():
     yield "deep", "2,100 lists within one another", "FORMAT", "no JSON object", b'{"model":' + b"[" * 2100
     yield "not-utf8", "a byte that UTF-8 does not have", "FORMAT", "no JSON object", of()[:-1] + b',"x":"\xff"}'
     yield "key-twice", "the model twice", "FORMAT", "no JSON object", b'{"model":{},' + of()[1:]
-    yield "no-model", "no model", "FORMAT", "model: missing", of(["model"])
+    yield "no-model", "no model", "FORMAT", "model: missing: neither tokenizer.json nor GPT-2's encoder.json", \
+        of(["model"])
     yield "model-number", "the model is a number", "FORMAT", "model: no object", of(model=1)
     yield "unigram", "a unigram model", "UNSUPPORTED", "model.type is not BPE: Unigram", with_model(type="Unigram")
     yield "vocab-list", "the vocabulary is a list", "FORMAT", "model.vocab: no object", with_model(vocab=[])

@@ -237,8 +237,7 @@ static pkv_status read_root(pkv_tokenizer *t, json_t *root)
     if (json_is_null(added)) added = NULL;
     if (!model)
         return pkv__json_refuse(t, PKV_E_FORMAT, "model",
-                                "missing: neither tokenizer.json nor an encoder.json with its "
-                                "vocab.bpe");
+                                "missing: neither tokenizer.json nor GPT-2's encoder.json");
     pkv_status status = check_model(t, model);
     if (status == PKV_OK) status = pkv__json_read_steps(t, root);
     if (status != PKV_OK) return status;
