@@ -65,6 +65,18 @@ template <bool FIXED> PKV_GLOBAL(32) lax_wait(float *out, const float *in)
     pkv_cp_wait<0>();
 }
 
+template <bool FIXED> PKV_GLOBAL(32) sync_before_wait(float *out, const float *in)
+{
+    PKV_DEV_SHARED(float, tile, 128);
+    pkv_cp_async16(&tile[4 * pkv_lane()], in + 4 * pkv_lane());
+    pkv_cp_commit();
+    if (!FIXED) pkv_syncwarp();
+    pkv_cp_wait<0>();
+    if (!FIXED) pkv_shfl(0, 0); /* lets all lanes wait first */
+    if (FIXED) pkv_syncwarp();
+    out[pkv_lane()] = tile[4 * (31 - pkv_lane())]; /* here: sync_before_wait */
+}
+
 template <bool FIXED> PKV_GLOBAL(32) no_syncwarp(float *out, const float *in)
 {
     PKV_DEV_SHARED(float, s, 32);
@@ -322,6 +334,16 @@ template <bool FIXED> PKV_GLOBAL(64) arrival_before_sync(float *out, const float
     arrive_and_sum<false, !FIXED>(out, in);
 }
 
+template <bool FIXED> PKV_GLOBAL(32) write_after_arrival(float *out, const float *in)
+{
+    uint32_t *counter = reinterpret_cast<uint32_t *>(out + 63);
+    if (pkv_lane() != 0) return;
+    if (FIXED) out[pkv_block()] = in[1];
+    const uint32_t n_before = pkv_atomic_add_acq_rel(counter, 1);
+    if (!FIXED) out[pkv_block()] = in[1];
+    if (n_before == 1) out[2] = out[0] + out[1]; /* here: write_after_arrival */
+}
+
 template <bool FIXED> PKV_GLOBAL(32) shuffle_after_arrival(float *out, const float *in)
 {
     uint32_t *counter = reinterpret_cast<uint32_t *>(out + 63);
@@ -356,6 +378,7 @@ BUG_LAUNCH(no_sync_before_merge, 1, 64, 0)
 BUG_LAUNCH(no_sync_at_loop_end, 1, 64, 0)
 BUG_LAUNCH(no_sync_before_reuse, 1, 64, 0)
 BUG_LAUNCH(lax_wait, 1, 32, 0)
+BUG_LAUNCH(sync_before_wait, 1, 32, 0)
 BUG_LAUNCH(no_syncwarp, 1, 32, 0)
 BUG_LAUNCH(shuffle_as_sync, 1, 32, 0)
 BUG_LAUNCH(partial_syncwarp, 1, 32, 0)
@@ -385,5 +408,6 @@ BUG_LAUNCH(two_blocks_write, 2, 32, 0)
 BUG_LAUNCH(block_reads_block, 2, 32, 0)
 BUG_LAUNCH(relaxed_arrival, 2, 64, 0)
 BUG_LAUNCH(arrival_before_sync, 2, 64, 0)
+BUG_LAUNCH(write_after_arrival, 2, 32, 0)
 BUG_LAUNCH(shuffle_after_arrival, 2, 32, 0)
 BUG_LAUNCH(global_race, 1, 64, 0)

@@ -14,6 +14,7 @@ enum { N_BUG_OUT = 64, N_BUG_IN = 2048 };
     X(no_sync_at_loop_end, "no barrier before a copy into the buffer just read")                   \
     X(no_sync_before_reuse, "no barrier between the last read and the next write")                 \
     X(lax_wait, "the wait lets one group too many go on")                                          \
+    X(sync_before_wait, "a syncwarp before the wait and none after it")                            \
     X(no_syncwarp, "another lane's write read without a syncwarp")                                 \
     X(shuffle_as_sync, "a shuffle where a syncwarp belongs")                                       \
     X(partial_syncwarp, "a syncwarp without the lane that wrote")                                  \
@@ -43,6 +44,7 @@ enum { N_BUG_OUT = 64, N_BUG_IN = 2048 };
     X(block_reads_block, "a block reads what another one wrote")                                   \
     X(relaxed_arrival, "the last arriver's counter does not order memory")                         \
     X(arrival_before_sync, "arrives before its other threads have written")                        \
+    X(write_after_arrival, "a part that is written after the arrival")                             \
     X(shuffle_after_arrival, "a lane arrives for all, and only a shuffle tells the others")        \
     X(global_race, "threads of a block exchange through global memory without a barrier")
 

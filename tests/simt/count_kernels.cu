@@ -50,9 +50,28 @@ PKV_GLOBAL(32) counted_copy_kernel(float *out, const float *in)
     out[pkv_lane()] = s[4 * pkv_lane()];
 }
 
+/* Lanes that do not wait for each other: each makes all its visits before the next one begins. */
+PKV_GLOBAL(32) apart_kernel(float *out, const float *in, int32_t n_rounds)
+{
+    PKV_DEV_SHARED(float, s, 32);
+    float x = 0;
+    for (int32_t round = 0; round < n_rounds; round++)
+        x += pkv_ldv<float>(in + 32 * round + pkv_lane()); /* here: apart */
+    pkv_stv(s + pkv_lane(), x);
+    pkv_syncwarp();
+    x = pkv_ldv<float>(s + 7);               /* here: one word */
+    x += pkv_ldv<float>(s + pkv_lane() / 2); /* here: pairs */
+    out[pkv_lane()] = x;
+}
+
 } // namespace
 
 extern "C" {
+
+int run_apart(float *out, const float *in, int n_rounds)
+{
+    return PKV_LAUNCH(apart_kernel, 1, 32, 0, nullptr, out, in, n_rounds);
+}
 
 int run_strides(float *out, const float *in, int stride, int n_rounds)
 {

@@ -96,6 +96,10 @@ int run_vectors(float *out, const float *in, int stride);
  * below 16. */
 int run_ldmatrix_pitch(uint32_t *out, int pitch);
 
+/* n_rounds consecutive loads of 32 words each, a lane's all at once: "apart"; then shared loads of
+ * "one word" by all lanes, and of the same word by "pairs" of them. */
+int run_apart(float *out, const float *in, int n_rounds);
+
 /* cp.async of 16 bytes per thread: "copy", as global load and as shared store. */
 int run_counted_copy(float *out, const float *in);
 

@@ -37,6 +37,7 @@ static const struct bug bugs[] = {
     { B(no_sync_at_loop_end), DIFFERS, NULL, NULL, "target of thread 0's cp.async at", NULL },
     { B(no_sync_before_reuse), DIFFERS, NULL, NULL, "write after read", NULL },
     { B(lax_wait), DIFFERS, NULL, NULL, "before its wait_group", NULL },
+    { B(sync_before_wait), MISSED, NULL, NULL, "read after write", NULL },
     { B(no_syncwarp), DIFFERS, NULL, NULL, "uninitialised shared memory", NULL },
     { B(shuffle_as_sync), MISSED, NULL, NULL, "read after write", NULL },
     { B(partial_syncwarp), MISSED, NULL, NULL, "read after write", NULL },
@@ -74,6 +75,7 @@ static const struct bug bugs[] = {
     { B(block_reads_block), DIFFERS, NULL, NULL, CONFLICT, NULL },
     { B(relaxed_arrival), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
     { B(arrival_before_sync), MISSED, NULL, NULL, CONFLICT, "arrive_and_sum" },
+    { B(write_after_arrival), MISSED, NULL, NULL, CONFLICT, NULL },
     { B(shuffle_after_arrival), MISSED, NULL, NULL, CONFLICT, NULL },
     { B(global_race), DIFFERS, NULL, NULL, "write after read", NULL },
 };

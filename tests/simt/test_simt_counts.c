@@ -94,6 +94,25 @@ static void copies(void **state)
     device_free(out);
 }
 
+/* The n-th visits of all lanes are one request, whenever they come; a word is given to all at once.
+ */
+static void lanes_apart(void **state)
+{
+    (void)state;
+    float *in = device_alloc(4 * 32 * 5), *out = device_alloc(4 * 32);
+    device_fill(in, 0, 4 * 32 * 5);
+    for (int s = 0; s < DEVICE_N_SCHEDULES; s++) {
+        use_schedule(s);
+        simt_counts_reset();
+        assert_launched(run_apart(out, in, 5));
+        assert_count("apart", 0, 0, 5, 20, 20);
+        assert_count("one word", 1, 0, 1, 1, 1);
+        assert_count("pairs", 1, 0, 1, 1, 1);
+    }
+    device_free(in);
+    device_free(out);
+}
+
 /* By file and line, as many as there are, however few fit. */
 static void lists(void **state)
 {
