@@ -136,8 +136,9 @@ static void lists(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strides), cmocka_unit_test(vectors), cmocka_unit_test(rows_of_ldmatrix),
-        cmocka_unit_test(copies),  cmocka_unit_test(lists),
+        cmocka_unit_test(strides),          cmocka_unit_test(vectors),
+        cmocka_unit_test(rows_of_ldmatrix), cmocka_unit_test(copies),
+        cmocka_unit_test(lanes_apart),      cmocka_unit_test(lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
