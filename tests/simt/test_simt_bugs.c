@@ -173,17 +173,23 @@ static void is_missed_or_differs(const struct bug *bug)
     if (bug->plain == DIFFERS) assert_true(n_wrong > 0);
 }
 
+/* The report that this build should end the bug with, or NULL. */
+static const char *expected_report(const struct bug *bug)
+{
+    if (bug->machine) return bug->machine;
+    if (strcmp(device_build(), "race") == 0) return bug->race;
+    if (strcmp(device_build(), "asan") == 0) return bug->asan;
+    return NULL;
+}
+
 static void bug_is_found(void **state)
 {
     const struct bug *bug = *state;
-    const int asan = strcmp(device_build(), "asan") == 0,
-              race = strcmp(device_build(), "race") == 0;
-    if (bug->machine) reports(bug, bug->machine);
-    else if (race && bug->race) reports(bug, bug->race);
-    else if (asan && bug->asan && strncmp(bug->asan, "fail: ", 6) == 0) reports(bug, bug->asan + 6);
-    else if (asan && bug->asan) ends_the_program(bug);
-    else if (bug->plain == NOT_RUN) skip();
-    else is_missed_or_differs(bug);
+    const char *report = expected_report(bug);
+    if (!report) is_missed_or_differs(bug);
+    else if (strncmp(report, "fail: ", 6) == 0) reports(bug, report + 6);
+    else if (report == bug->asan) ends_the_program(bug);
+    else reports(bug, report);
 }
 
 static void deadlocks_are_told_by_group(void **state)
@@ -231,18 +237,19 @@ static void failures_leave_nothing_behind(void **state)
 
 int main(void)
 {
-    static char names[2 * N_BUGS][64];
-    struct CMUnitTest tests[2 * N_BUGS + 3];
+    static char twin_names[N_BUGS][64];
+    struct CMUnitTest tests[2 * N_BUGS + 3] = {
+        cmocka_unit_test(deadlocks_are_told_by_group),
+        cmocka_unit_test(failures_leave_nothing_behind),
+        cmocka_unit_test(barrier_after_exits),
+    };
+    size_t n = 3;
     for (int i = 0; i < N_BUGS; i++) {
-        snprintf(names[2 * i], 64, "%s", bugs[i].name);
-        snprintf(names[2 * i + 1], 64, "%s_twin", bugs[i].name);
         void *state = (void *)(uintptr_t)&bugs[i];
-        tests[2 * i] = (struct CMUnitTest){ names[2 * i], bug_is_found, NULL, NULL, state };
-        tests[2 * i + 1] =
-            (struct CMUnitTest){ names[2 * i + 1], twin_is_clean, NULL, NULL, state };
+        snprintf(twin_names[i], 64, "%s_twin", bugs[i].name);
+        tests[n++] = (struct CMUnitTest){ twin_names[i], twin_is_clean, NULL, NULL, state };
+        if (!expected_report(&bugs[i]) && bugs[i].plain == NOT_RUN) continue;
+        tests[n++] = (struct CMUnitTest){ bugs[i].name, bug_is_found, NULL, NULL, state };
     }
-    tests[2 * N_BUGS] = (struct CMUnitTest)cmocka_unit_test(deadlocks_are_told_by_group);
-    tests[2 * N_BUGS + 1] = (struct CMUnitTest)cmocka_unit_test(failures_leave_nothing_behind);
-    tests[2 * N_BUGS + 2] = (struct CMUnitTest)cmocka_unit_test(barrier_after_exits);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL); /* which passes over what is left empty */
 }
