@@ -1,8 +1,9 @@
 /* One stack per thread of a block. The stacks are kept from launch to launch and only ever grow in
  * number; under each lies a page that nobody may touch.
  *
- * Stacks of 64 KiB, all aligned alike, have their tops in the same few sets of the cache: with 1024
- * of them a switch took 55 ns. Tops moved apart by `i % 37 * 448` bytes: 14 ns. */
+ * Stacks of 64 KiB, all aligned alike, have their tops in the same few sets of the cache: with 256
+ * of them a switch took 52 ns. Tops moved apart by `i % 37 * 448` bytes: 26 ns (rounds of barriers,
+ * best of 5 on a busy machine; other strides did as well, and with 1024 none helps). */
 #include "simt_state.h"
 #include "simt_switch.h"
 
