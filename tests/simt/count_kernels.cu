@@ -24,10 +24,12 @@ PKV_GLOBAL(32) vectors_kernel(float *out, const float *in, int32_t stride)
 {
     PKV_DEV_SHARED(float4, s, 128);
     const int32_t i = pkv_lane() * stride;
-    const float4 x = pkv_ldv<float4>(in + 4 * i); /* here: global load16 */
-    pkv_stv(s + i, x);                            /* here: shared store16 */
+    float4 x = pkv_ldv<float4>(in + 4 * i); /* here: global load16 */
+    x.w += 1;          /* nvcc gives a plain copy's load the line of its store */
+    pkv_stv(s + i, x); /* here: shared store16 */
     pkv_syncwarp();
-    out[pkv_lane()] = pkv_ldv<float4>(s + i).y; /* here: shared load16 */
+    x = pkv_ldv<float4>(s + i); /* here: shared load16 */
+    out[pkv_lane()] = x.x + x.y + x.z + x.w; /* of fewer, it would load fewer bytes */
 }
 
 PKV_GLOBAL(32) ldmatrix_pitch_kernel(uint32_t *out, int32_t pitch)

@@ -3,6 +3,11 @@
 #define SIMT_H
 
 #include "simt_int.h"
+#ifdef SIMT_PTX
+#include "simt_ptx.h"
+
+#include <cstring>
+#endif
 
 #include <tuple>
 #include <type_traits>
@@ -11,6 +16,26 @@
 namespace simt
 {
 
+#ifdef SIMT_PTX
+/* Build D: the kernel's PTX, with the arguments laid out as it expects them. */
+template <class... P, class... A>
+int launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_t shared_bytes,
+           A &&...args)
+{
+    static_assert((std::is_trivially_copyable_v<P> && ...), "parameters are copied byte by byte");
+    alignas(16) unsigned char params[(sizeof(P) + ... + 0) + 16 * sizeof...(P) + 1] = {};
+    size_t n = 0;
+    const auto add = [&](const auto &value) {
+        n = (n + alignof(decltype(value)) - 1) / alignof(decltype(value)) *
+            alignof(decltype(value));
+        memcpy(params + n, &value, sizeof value);
+        n += sizeof value;
+    };
+    (add(static_cast<P>(args)), ...);
+    return ptx_launch(reinterpret_cast<const void *>(kernel), { n_blocks, n_threads, shared_bytes },
+                      params, n);
+}
+#else
 /* Arguments are converted to the kernel's parameters once, as a real launch does, and every thread
  * gets copies. 0, or 1 and device_last_error(). */
 template <class... P, class... A>
@@ -30,6 +55,7 @@ int launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_t sha
     return run_grid({ n_blocks, n_threads, shared_bytes },
                     { reinterpret_cast<const void *>(kernel), body, &call, sizeof call });
 }
+#endif
 
 template <class... P> int allow_shared_for(void (*kernel)(P...), size_t bytes)
 {

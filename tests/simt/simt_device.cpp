@@ -95,6 +95,8 @@ const char *device_build(void)
 {
 #ifdef SIMT_ASAN
     return "asan";
+#elif defined SIMT_PTX
+    return "ptx";
 #else
     return watcher.access ? "race" : "plain";
 #endif

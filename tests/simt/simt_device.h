@@ -48,7 +48,7 @@ device_schedule_t device_schedule_of(int i);
 /* What ended the last launch; "" if nothing did. Valid until the next launch. */
 const char *device_last_error(void);
 
-/* "plain", "asan" or "race" */
+/* "plain", "asan", "race" or "ptx" */
 const char *device_build(void);
 
 /* Since the program began. */

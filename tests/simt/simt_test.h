@@ -51,6 +51,12 @@ static inline int line_of(const char *path, const char *mark)
     return found;
 }
 
+/* The builds with a race detector. */
+static inline int is_watched(void)
+{
+    return strcmp(device_build(), "race") == 0 || strcmp(device_build(), "ptx") == 0;
+}
+
 static inline void use_schedule(int i)
 {
     const device_schedule_t schedule = device_schedule_of(i);
