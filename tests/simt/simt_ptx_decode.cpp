@@ -121,9 +121,13 @@ std::string ptx_decode(const std::string &opcode, ptx_instruction &i)
     if (i.n_types != e.opcode->n_types)
         return "opcode " + opcode + " with " + std::to_string(i.n_types) + " types instead of " +
                std::to_string(e.opcode->n_types);
-    if (i.n_operands < e.opcode->min_operands || i.n_operands > e.opcode->max_operands)
-        return "opcode " + opcode + " with " + std::to_string(i.n_operands) + " operands";
     return "";
+}
+
+bool ptx_takes_operands(const std::string &opcode, int n)
+{
+    const ptx_opcode &o = *entries().at(split(opcode, '.')[0]).opcode;
+    return n >= o.min_operands && n <= o.max_operands;
 }
 
 } // namespace simt

@@ -329,12 +329,15 @@ class parser
         const size_t end = std::min(text.find_first_of(" \t"), text.size());
         const std::string opcode = text.substr(0, end);
         const std::vector<std::string> list = ptx_split_list(text.substr(end));
+        const std::string wrong = ptx_decode(opcode, i);
+        if (!wrong.empty()) throw ptx_error(p.line, wrong);
         if (begins_with(opcode, "call")) call(i, list, p.line);
         else if (begins_with(opcode, "br") && opcode.compare(0, 4, "brev") != 0)
             branch(i, opcode, list, p.line);
         else operands(i, list, opcode, p.line);
-        const std::string wrong = ptx_decode(opcode, i);
-        if (!wrong.empty()) throw ptx_error(p.line, wrong);
+        if (!ptx_takes_operands(opcode, i.n_operands))
+            throw ptx_error(p.line, "opcode " + opcode + " with " + std::to_string(i.n_operands) +
+                                        " operands");
         const int place = places_.now();
         if (place >= 0) sites_.push_back({ function_, { function_->code.size(), place } });
         else i.at = { ptx_kept(module_.name), p.line };
