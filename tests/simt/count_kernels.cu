@@ -28,7 +28,7 @@ PKV_GLOBAL(32) vectors_kernel(float *out, const float *in, int32_t stride)
     x.w += 1;          /* nvcc gives a plain copy's load the line of its store */
     pkv_stv(s + i, x); /* here: shared store16 */
     pkv_syncwarp();
-    x = pkv_ldv<float4>(s + i); /* here: shared load16 */
+    x = pkv_ldv<float4>(s + i);              /* here: shared load16 */
     out[pkv_lane()] = x.x + x.y + x.z + x.w; /* of fewer, it would load fewer bytes */
 }
 

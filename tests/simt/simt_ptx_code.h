@@ -30,97 +30,32 @@ struct ptx_type {
 };
 
 /* M(identifier, spelling). Which of them an instruction may carry stands in the table of opcodes
- * (simt_ptx_decode.cpp). */
-#define PTX_MODIFIERS(M)                                                                              \
-    M(rn, "rn")                                                                                       \
-    M(rz, "rz")                                                                                       \
-    M(rm, "rm") M(rp, "rp") M(rni, "rni") M(rzi, "rzi") M(rmi, "rmi") M(rpi, "rpi") M(ftz, "ftz")     \
-        M(sat, "sat") M(satfinite, "satfinite") M(relu, "relu") M(approx, "approx") M(                \
-            full, "full") M(nan_, "NaN") M(lo, "lo") M(hi, "hi") M(wide, "wide") M(cc, "cc")          \
-            M(uni, "uni") M(sync, "sync") M(aligned, "aligned") M(warp, "warp") M(cta, "cta") M(      \
-                eq, "eq") M(ne, "ne") M(lt, "lt") M(le, "le") M(gt, "gt") M(ge, "ge") M(ls, "ls")     \
-                M(hs, "hs") M(equ, "equ") M(neu, "neu") M(ltu, "ltu") M(leu, "leu") M(gtu, "gtu")     \
-                    M(geu, "geu") M(num, "num") M(nan, "nan") M(and_, "and") M(                       \
-                        or_, "or") M(xor_, "xor") M(param, "param") M(shared, "shared")               \
-                        M(shared_cta, "shared::cta") M(global, "global") M(local, "local") M(         \
-                            const_, "const") M(to, "to")                                              \
-                            M(volatile_, "volatile") M(weak, "weak") M(relaxed, "relaxed") M(         \
-                                acquire, "acquire") M(release, "release")                             \
-                                M(acq_rel, "acq_rel") M(sc, "sc") M(gpu, "gpu") M(                    \
-                                    sys,                                                              \
-                                    "sys") M(gl,                                                      \
-                                             "gl") M(ca,                                              \
-                                                     "ca") M(cg,                                      \
-                                                             "cg") M(cs,                              \
-                                                                     "cs") M(lu,                      \
-                                                                             "lu") M(cv,              \
-                                                                                     "cv") M(wb,      \
-                                                                                             "wb")    \
-                                    M(wt,                                                             \
-                                      "wt") M(nc, "nc")                                               \
-                                        M(no_allocate, "L1::no_allocate") M(                          \
-                                            evict_first,                                              \
-                                            "L1:"                                                     \
-                                            ":ev"                                                     \
-                                            "ict"                                                     \
-                                            "_fi"                                                     \
-                                            "rs"                                                      \
-                                            "t") M(evict_last,                                        \
-                                                   "L1::evict_last") M(l2_64, "L2::64B")              \
-                                            M(l2_128, "L2::128B") M(l2_256, "L2::256B") M(            \
-                                                v2,                                                   \
-                                                "v2") M(v4, "v4")                                     \
-                                                M(add, "add") M(                                      \
-                                                    inc, "inc") M(min, "min")                         \
-                                                    M(max, "max") M(exch, "exch") M(cas, "cas") M(    \
-                                                        idx,                                          \
-                                                        "idx") M(up,                                  \
-                                                                 "up") M(down,                        \
-                                                                         "down") M(bfly, "bfly")      \
-                                                        M(any, "an"                                   \
-                                                               "y")                                   \
-                                                            M(all, "all") M(ballot, "ballot") M(      \
-                                                                m8n8,                                 \
-                                                                "m8"                                  \
-                                                                "n"                                   \
-                                                                "8") M(m16n8k16,                      \
-                                                                       "m16n8k16") M(x1,              \
-                                                                                     "x1") M(x2,      \
-                                                                                             "x2")    \
-                                                                M(x4,                                 \
-                                                                  "x4") M(trans, "trans")             \
-                                                                    M(row, "row") M(col, "col") M(    \
-                                                                        async,                        \
-                                                                        "async") M(commit_group,      \
-                                                                                   "commit_group")    \
-                                                                        M(wait_group, "wait_"         \
-                                                                                      "group") M(     \
-                                                                            wait_all,                 \
-                                                                            "wait_all") M(f4e, "f"    \
-                                                                                               "4"    \
-                                                                                               "e")   \
-                                                                            M(b4e, "b4e") M(          \
-                                                                                rc8,                  \
-                                                                                "rc8") M(ecl, "ec"    \
-                                                                                              "l")    \
-                                                                                M(ecr, "ecr") M(      \
-                                                                                    rc16,             \
-                                                                                    "r"               \
-                                                                                    "c"               \
-                                                                                    "1"               \
-                                                                                    "6") M(l, "l")    \
-                                                                                    M(r, "r") M(      \
-                                                                                        wrap,         \
-                                                                                        "wra"         \
-                                                                                        "p") M(clamp, \
-                                                                                               "c"    \
-                                                                                               "l"    \
-                                                                                               "a"    \
-                                                                                               "m"    \
-                                                                                               "p")   \
-                                                                                        M(shiftamt,   \
-                                                                                          "shifta"    \
-                                                                                          "mt")
+ * (simt_ptx_decode.cpp). clang-format moves such a list to and fro. */
+/* clang-format off */
+#define PTX_MODIFIERS(M) \
+    M(rn, "rn") M(rz, "rz") M(rm, "rm") M(rp, "rp") M(rni, "rni") M(rzi, "rzi") \
+    M(rmi, "rmi") M(rpi, "rpi") M(ftz, "ftz") M(sat, "sat") M(satfinite, "satfinite") \
+    M(relu, "relu") M(approx, "approx") M(full, "full") M(nan_, "NaN") M(lo, "lo") \
+    M(hi, "hi") M(wide, "wide") M(cc, "cc") M(uni, "uni") M(sync, "sync") \
+    M(aligned, "aligned") M(warp, "warp") M(cta, "cta") M(eq, "eq") M(ne, "ne") M(lt, "lt") \
+    M(le, "le") M(gt, "gt") M(ge, "ge") M(ls, "ls") M(hs, "hs") M(equ, "equ") M(neu, "neu") \
+    M(ltu, "ltu") M(leu, "leu") M(gtu, "gtu") M(geu, "geu") M(num, "num") M(nan, "nan") \
+    M(and_, "and") M(or_, "or") M(xor_, "xor") M(param, "param") M(shared, "shared") \
+    M(shared_cta, "shared::cta") M(global, "global") M(local, "local") M(const_, "const") \
+    M(to, "to") M(volatile_, "volatile") M(weak, "weak") M(relaxed, "relaxed") \
+    M(acquire, "acquire") M(release, "release") M(acq_rel, "acq_rel") M(sc, "sc") \
+    M(gpu, "gpu") M(sys, "sys") M(gl, "gl") M(ca, "ca") M(cg, "cg") M(cs, "cs") M(lu, "lu") \
+    M(cv, "cv") M(wb, "wb") M(wt, "wt") M(nc, "nc") M(no_allocate, "L1::no_allocate") \
+    M(evict_first, "L1::evict_first") M(evict_last, "L1::evict_last") M(l2_64, "L2::64B") \
+    M(l2_128, "L2::128B") M(l2_256, "L2::256B") M(v2, "v2") M(v4, "v4") M(add, "add") \
+    M(inc, "inc") M(min, "min") M(max, "max") M(exch, "exch") M(cas, "cas") M(idx, "idx") \
+    M(up, "up") M(down, "down") M(bfly, "bfly") M(any, "any") M(all, "all") \
+    M(ballot, "ballot") M(m8n8, "m8n8") M(m16n8k16, "m16n8k16") M(x1, "x1") M(x2, "x2") \
+    M(x4, "x4") M(trans, "trans") M(row, "row") M(col, "col") M(async, "async") \
+    M(commit_group, "commit_group") M(wait_group, "wait_group") M(wait_all, "wait_all") \
+    M(f4e, "f4e") M(b4e, "b4e") M(rc8, "rc8") M(ecl, "ecl") M(ecr, "ecr") M(rc16, "rc16") \
+    M(l, "l") M(r, "r") M(wrap, "wrap") M(clamp, "clamp") M(shiftamt, "shiftamt")
+/* clang-format on */
 
 enum class ptx_mod : uint8_t {
 #define PTX_MODIFIER_ID(id, text) id,

@@ -40,13 +40,7 @@ class cutter
 {
   public:
     explicit cutter(const std::string &text) : text_(text) {}
-
-    std::vector<ptx_piece> run()
-    {
-        while (at_ < text_.size()) step();
-        if (!ptx_trim(now_).empty()) throw ptx_error(begin_, "the text ends in a statement");
-        return std::move(pieces_);
-    }
+    std::vector<ptx_piece> run();
 
   private:
     const std::string &text_;
@@ -57,71 +51,83 @@ class cutter
     std::vector<ptx_piece> pieces_;
 
     bool see(const char *what) const { return text_.compare(at_, strlen(what), what) == 0; }
-
-    void push(decltype(ptx_piece::kind) kind)
-    {
-        const std::string text = ptx_trim(now_);
-        if (!text.empty() || kind == ptx_piece::open || kind == ptx_piece::close)
-            pieces_.push_back({ kind, text, text.empty() ? line_ : begin_ });
-        now_.clear();
-    }
-
-    void skip_comment(const char *end)
-    {
-        const size_t to = text_.find(end, at_);
-        for (const size_t stop = to == std::string::npos ? text_.size() : to; at_ < stop; at_++)
-            line_ += text_[at_] == '\n';
-        if (*end != '\n' && to != std::string::npos) at_ += strlen(end);
-    }
-
-    void skip_section()
-    {
-        while (at_ < text_.size() && text_[at_] != '}') line_ += text_[at_++] == '\n';
-        at_++;
-        now_.clear();
-    }
-
-    void brace(char c)
-    {
-        const std::string before = ptx_trim(now_);
-        if (c == '{' && begins_with(before, ".section")) {
-            skip_section();
-        } else if (c == '{' && depth_ == 0 && (before.empty() || is_head(before))) {
-            if (!before.empty()) push(ptx_piece::statement);
-            push(ptx_piece::open);
-        } else if (c == '{') {
-            depth_++;
-            now_ += c;
-        } else if (depth_ > 0) {
-            depth_--;
-            now_ += c;
-        } else {
-            if (!before.empty()) throw ptx_error(begin_, "a } in a statement: " + before);
-            push(ptx_piece::close);
-        }
-    }
-
-    void step()
-    {
-        if (see("//")) return skip_comment("\n");
-        if (see("/*")) return skip_comment("*/");
-        const char c = text_[at_++];
-        if (ptx_trim(now_).empty()) begin_ = line_;
-        if (c == '\n') {
-            line_++;
-            if (is_line_directive(ptx_trim(now_))) push(ptx_piece::statement);
-            else now_ += ' ';
-        } else if (c == ';') {
-            push(ptx_piece::statement);
-        } else if (c == '{' || c == '}') {
-            brace(c);
-        } else if (c == ':' && is_name(ptx_trim(now_)) && text_[at_] != ':') {
-            push(ptx_piece::label);
-        } else {
-            now_ += c;
-        }
-    }
+    void push(decltype(ptx_piece::kind) kind);
+    void skip_comment(const char *end);
+    void skip_section();
+    void brace(char c);
+    void step();
 };
+
+std::vector<ptx_piece> cutter::run()
+{
+    while (at_ < text_.size()) step();
+    if (!ptx_trim(now_).empty()) throw ptx_error(begin_, "the text ends in a statement");
+    return std::move(pieces_);
+}
+
+void cutter::push(decltype(ptx_piece::kind) kind)
+{
+    const std::string text = ptx_trim(now_);
+    if (!text.empty() || kind == ptx_piece::open || kind == ptx_piece::close)
+        pieces_.push_back({ kind, text, text.empty() ? line_ : begin_ });
+    now_.clear();
+}
+
+void cutter::skip_comment(const char *end)
+{
+    const size_t to = text_.find(end, at_);
+    for (const size_t stop = to == std::string::npos ? text_.size() : to; at_ < stop; at_++)
+        line_ += text_[at_] == '\n';
+    if (*end != '\n' && to != std::string::npos) at_ += strlen(end);
+}
+
+void cutter::skip_section()
+{
+    while (at_ < text_.size() && text_[at_] != '}') line_ += text_[at_++] == '\n';
+    at_++;
+    now_.clear();
+}
+
+void cutter::brace(char c)
+{
+    const std::string before = ptx_trim(now_);
+    if (c == '{' && begins_with(before, ".section")) {
+        skip_section();
+    } else if (c == '{' && depth_ == 0 && (before.empty() || is_head(before))) {
+        if (!before.empty()) push(ptx_piece::statement);
+        push(ptx_piece::open);
+    } else if (c == '{') {
+        depth_++;
+        now_ += c;
+    } else if (depth_ > 0) {
+        depth_--;
+        now_ += c;
+    } else {
+        if (!before.empty()) throw ptx_error(begin_, "a } in a statement: " + before);
+        push(ptx_piece::close);
+    }
+}
+
+void cutter::step()
+{
+    if (see("//")) return skip_comment("\n");
+    if (see("/*")) return skip_comment("*/");
+    const char c = text_[at_++];
+    if (ptx_trim(now_).empty()) begin_ = line_;
+    if (c == '\n') {
+        line_++;
+        if (is_line_directive(ptx_trim(now_))) push(ptx_piece::statement);
+        else now_ += ' ';
+    } else if (c == ';') {
+        push(ptx_piece::statement);
+    } else if (c == '{' || c == '}') {
+        brace(c);
+    } else if (c == ':' && is_name(ptx_trim(now_)) && text_[at_] != ':') {
+        push(ptx_piece::label);
+    } else {
+        now_ += c;
+    }
+}
 
 } // namespace
 

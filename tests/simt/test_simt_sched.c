@@ -249,6 +249,10 @@ static void kernels_reach_beyond_4_gi_words(void **state)
 static void stacks_end_at_a_guard(void **state)
 {
     (void)state;
+    if (strcmp(device_build(), "ptx") == 0) {
+        print_message("nvcc gives each thread's stack what the kernel needs\n");
+        skip();
+    }
     uint32_t got[32], *out = device_copy_of(NULL, sizeof got);
     int status;
     use_schedule(0);
