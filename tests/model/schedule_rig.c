@@ -303,6 +303,20 @@ static void check_decode(const schedule *s, const watched *w, const pkv__job *jo
                  n - w->n_outputs, w->n_live);
 }
 
+/* Nobody comes in before those who are out, or past those who came earlier, or into the last room
+ * of those who run. */
+static void check_admission(const schedule *s, const watched *w, const pkv__job *job)
+{
+    const pkv_engine *e = s->r.engine;
+    pkv__place_usage usage;
+    const bool was_in = w->place == PREFILL || w->place == DECODE || w->place == SWAPPED;
+    if (was_in || job->state != PKV__JOB_RUNNING || s->r.cfg.placement != PKV_PLACE_PAGED) return;
+    assert_true(e->swapped.n == 0 && e->n_preempted == 0);
+    assert_true(!e->waiting.head || e->waiting.head->order > job->order);
+    e->place->ops->usage(e->place, &usage);
+    if (e->running.head->order < job->order) assert_true(usage.n_free >= e->watermark);
+}
+
 static void note_rows(schedule *s)
 {
     const pkv_engine *e = s->r.engine;
@@ -365,6 +379,7 @@ static void look_back(schedule *s, uint64_t at_ns)
         assert_true(w->request.deadline_ns == 0 || w->request.deadline_ns > at_ns);
         s->reached[REACHED_RESUME] += w->place == SWAPPED && job->state == PKV__JOB_RUNNING;
         check_decode(s, w, job);
+        check_admission(s, w, job);
         if (job->result.n_preempted == w->n_preempted) continue;
         note_preemption(s, w, job);
         check_victim(s, job);

@@ -178,12 +178,48 @@ static void submits_from_inside(void **state)
     rig_close(&r);
 }
 
+/* ---------------------------------------------------------------- memory */
+
+/* Every part of engines with a host pool, threads, regions: taken, or nothing is. */
+static void memory_for_every_part(void **state)
+{
+    (void)state;
+    pkv_model *model = rig_tiny_model(3);
+    for (int32_t k = 0; k < 4; k++) {
+        counted_memory memory;
+        pkv_engine *engine = NULL;
+        pkv_status status = PKV_E_NO_MEMORY;
+        long n = 0;
+        for (; status != PKV_OK; n++) {
+            pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+            cfg.model = model;
+            cfg.placement = (pkv_placement)k;
+            cfg.kv_bytes = 4 << 20;
+            cfg.swap_bytes = k == 0 ? 1 << 20 : 0;
+            cfg.n_threads = 1 + k % 2;
+            cfg.fast = k == 2;
+            cfg.max_queue = 4;
+            cfg.alloc = count_memory(&memory, n);
+            assert_null(engine);
+            status = pkv_engine_create(&cfg, &engine);
+            if (status == PKV_OK) continue;
+            assert_int_equal(status, PKV_E_NO_MEMORY);
+            assert_int_equal(memory.n_live, 0);
+        }
+        assert_true(n > 8);
+        pkv_engine_destroy(engine);
+        assert_int_equal(memory.n_live, 0);
+    }
+    pkv_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clock_at_zero),
         cmocka_unit_test(figures_in_a_submit),
         cmocka_unit_test(submits_from_inside),
+        cmocka_unit_test(memory_for_every_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
