@@ -109,10 +109,11 @@ static void draw_stop_ids(const request_set *set, pkv__rng *rng, known *k)
     const want_sample *s = &k->want.sample[below(rng, n)];
     k->request.stop_ids = k->stop_ids;
     if (n > 1 && below(rng, 4)) {
-        /* All but the last end early. */
-        for (int32_t i = 0; i < n - 1; i++) {
+        /* All but one end early: the first goes on as often as all others together. */
+        const int32_t goes_on = below(rng, 2) ? 0 : below(rng, n);
+        for (int32_t i = 0; i < n; i++) {
             s = &k->want.sample[i];
-            if (s->n == 0) continue;
+            if (i == goes_on || s->n == 0) continue;
             k->stop_ids[k->request.n_stop_ids++] = s->ids[below(rng, pkv__min_i32(s->n, 3))];
         }
         return;
