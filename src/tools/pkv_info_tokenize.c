@@ -340,7 +340,7 @@ static bool check(const asked *a)
 
 int info_tokenize(int argc, char **argv)
 {
-    asked a = { NULL };
+    asked a = { .json = false };
     int n_places = 0;
     const info_option options[] = {
         { "--tokenizer", "-t", "PATH", INFO_TEXT, &a.tokenizer, 0, 0, NULL,
