@@ -199,6 +199,7 @@ void bits(void **)
         { "bfi.b32 r, r0, r1, 28, r2;", 0xff, 0, 8, 0xf0000000 },
         { "bfi.b32 r, r0, r1, 0, r2;", 0xff, 0x12345678, 0, 0x12345678 },
         { "bfi.b64 d, d0, d1, 32, 32;", 0x1, all64, 0, 0x1ffffffffull },
+        { "bfi.b64 d, d0, d1, 60, 8;", 0xff, 0, 0, 0xf000000000000000ull },
         { "prmt.b32 r, r0, r1, r2;", 0x33221100, 0x77665544, 0x7310, 0x77331100 },
         { "prmt.b32 r, r0, r1, r2;", 0x33228000, 0x77665544, 0x9999, 0xffffffff },
         { "prmt.b32 r, r0, r1, r2;", 0x33227f00, 0x77665544, 0x0009, 0x00000000 },
@@ -360,6 +361,7 @@ void conversions(void **)
         { "cvt.rn.relu.f16.f32 h, r0;", 0xbf800000, 0, 0, 0 },
         { "cvt.f32.f16 r, h0;", 0x0001, 0, 0, 0x33800000 },
         { "cvt.f32.f16 r, h0;", 0xfc00, 0, 0, ninf_f },
+        { "cvt.f32.bf16 r, h0;", 0xff80, 0, 0, ninf_f },
         { "cvt.rn.bf16.f32 h, r0;", 0x3f808000, 0, 0, 0x3f80 },
         { "cvt.rn.bf16.f32 h, r0;", 0x3f818000, 0, 0, 0x3f82 },
         { "cvt.rn.bf16.f32 h, r0;", 0x7f7fffff, 0, 0, 0x7f80 },
@@ -401,6 +403,30 @@ void control_and_memory(void **)
         { "@q bra done; st.global.v2.u32 [to], {r0, r1}; ld.global.v4.u16 {h, i, j, _}, [to];"
           "cvt.u64.u16 d, j;",
           1, 0x20003, 0, 3 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.min.s64 e, [to], d1; ld.global.u64 d, [to];",
+          5, all64, 0, all64 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.max.u32 r, [to], r1; ld.global.u32 d, [to];",
+          5, all32, 0, all32 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.cas.b32 r, [to], r1, r2; ld.global.u32 d, [to];",
+          5, 5, 9, 9 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.cas.b32 r, [to], r1, r2; ld.global.u32 d, [to];",
+          5, 6, 9, 5 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.inc.u32 r, [to], r1; ld.global.u32 d, [to];",
+          5, 5, 0, 0 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.global.exch.b64 d, [to], d1; ld.global.u64 e, [to]; add.u64 d, d, e;",
+          5, 8, 0, 13 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "red.global.or.b32 [to], r1; ld.global.u32 d, [to];",
+          5, 10, 0, 15 },
+        { "@q bra done; st.global.u64 [to], d0;"
+          "atom.acq_rel.gpu.add.u32 r, [to], r1; cvt.u64.u32 d, r;",
+          5, 10, 0, 5 },
         { "mov.u64 e, table; ld.global.s32 d, [e+8];", 0, 0, 0, all64 },
         { "ld.global.u32 d, [table+4];", 0, 0, 0, 16 },
         { "st.local.u32 [mine+4], r0; mov.u64 e, mine; cvta.local.u64 e, e; ld.u32 d, [e+4];", 77,
@@ -459,6 +485,7 @@ void texts_that_are_refused(void **)
         { "add.s32 r, r0, %r9;", "unknown register %r9" },
         { "mov.u32 r, %clock;", "unknown register %clock" },
         { "bra nowhere;", "no label nowhere" },
+        { "atom.global.dec.u32 r, [to], r0;", "unknown modifier .dec of opcode" },
         { "call.uni nobody;", "a call of nobody, which is not in this file" },
         { "call.uni twice;", "a call of twice with other parameters" },
         { ".surface x;", "not understood: .surface x" },
