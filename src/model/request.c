@@ -191,11 +191,13 @@ pkv_status pkv_engine_submit(pkv_engine *engine, const pkv_request *request, pkv
 {
     if (!engine || !request || !out) return PKV_E_INVALID_ARG;
     const pkv_status status = take_request(engine, request, out);
-    if (status == PKV_OK) return PKV_OK;
+    if (status == PKV_OK) {
+        if (engine->wake) engine->wake(engine->wake_ctx);
+        return PKV_OK;
+    }
     pthread_mutex_lock(&engine->lock);
     engine->total.n_refused++;
     pthread_mutex_unlock(&engine->lock);
-    if (status == PKV_OK && engine->wake) engine->wake(engine->wake_ctx);
     return status;
 }
 
