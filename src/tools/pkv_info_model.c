@@ -1,7 +1,10 @@
 /* pkv-info model: opens it, its tokenizer, and looks where they disagree. */
 #include "pkv_info_model.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "tool_tokenizer.h"
 
 typedef struct asked {
     const char *path, *tokenizer, *splitter;
@@ -66,34 +69,18 @@ info_part info_model_total(const info_model_facts *m)
 
 /* ---------------------------------------------------------------- the tokenizer */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* Where a tokenizer lies unless somebody says: in a folder or a .gguf itself, else beside the
- * file. */
-static const char *tokenizer_path(const char *model, char *folder, size_t cap)
-{
-    const char *slash = strrchr(model, '/');
-    if (!ends_with(model, ".safetensors") && !ends_with(model, ".json") &&
-        !ends_with(model, ".bin"))
-        return model;
-    snprintf(folder, cap, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".");
-    return folder;
-}
-
 static int open_tokenizer(const asked *a, info_model_facts *m)
 {
-    char folder[1024];
     info_log log = { .n_notes = 0 };
     pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
-    cfg.path = a->tokenizer ? a->tokenizer : tokenizer_path(m->path, folder, sizeof(folder));
+    char *own = a->tokenizer ? NULL : tool_tokenizer_place(m->path, m->info.format);
+    cfg.path = a->tokenizer ? a->tokenizer : own;
+    if (!cfg.path) return info_failed(&log, PKV_E_NO_MEMORY);
     cfg.splitter = a->splitter;
     cfg.vocab_size = m->info.vocab;
     cfg.log = info_logger(&log);
     const pkv_status status = pkv_tokenizer_open(&cfg, &m->tok);
+    free(own);
     if (status == PKV_OK) {
         m->tok_info = (pkv_tokenizer_info)PKV_TOKENIZER_INFO_INIT;
         return pkv_tokenizer_get_info(m->tok, &m->tok_info) == PKV_OK ? INFO_OK : INFO_MODEL;
@@ -193,7 +180,7 @@ int info_model(int argc, char **argv)
     int n_places = 0;
     const info_option options[] = {
         { "--tokenizer", "-t", "PATH", INFO_TEXT, &a.tokenizer, 0, 0, NULL,
-          "its tokenizer (default: of the .gguf, else in the folder)" },
+          "its tokenizer (default: of the .gguf, tok*.bin beside a .bin, else in the folder)" },
         { "--splitter", NULL, "NAME", INFO_TEXT, &a.splitter, 0, 0, NULL,
           "gpt2, llama3, qwen2 or none, where the tokenizer does not say" },
         { "--weights-dtype", NULL, "TYPE", INFO_DTYPE, &a.weights_dtype, 0, 0, NULL,

@@ -7,6 +7,7 @@
 
 #include "pagedkv/kv_size.h"
 #include "pagedkv/tokenizer.h"
+#include "tool_tokenizer.h"
 
 #define MAX_TEXT ((size_t)1 << 30) /* what encode takes */
 
@@ -311,15 +312,18 @@ static int open_and_run(const asked *a)
     pkv_kv_source source = PKV_KV_SOURCE_INIT;
     pkv_tokenizer_config cfg = PKV_TOKENIZER_CONFIG_INIT;
     const pkv_logger logger = info_logger(&log);
-    if (a->model && a->vocab_size == 0) {
+    if (a->model && (a->vocab_size == 0 || !a->tokenizer)) {
         const pkv_status status = pkv_kv_source_read(a->model, &logger, NULL, &source);
-        if (status != PKV_OK) return info_failed(&log, status);
+        if (status != PKV_OK && a->vocab_size == 0) return info_failed(&log, status);
     }
-    cfg.path = a->tokenizer ? a->tokenizer : a->model;
+    char *own = a->tokenizer ? NULL : tool_tokenizer_place(a->model, source.format);
+    cfg.path = a->tokenizer ? a->tokenizer : own;
+    if (!cfg.path) return no_memory();
     cfg.splitter = a->splitter;
     cfg.vocab_size = a->vocab_size > 0 ? a->vocab_size : source.vocab;
     cfg.log = logger;
     const pkv_status status = pkv_tokenizer_open(&cfg, &tok);
+    free(own);
     if (status != PKV_OK) return info_failed(&log, status);
     const int result = a->ids ? decode_ids(a, tok) : encode_text(a, tok);
     pkv_tokenizer_close(tok);

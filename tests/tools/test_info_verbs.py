@@ -220,6 +220,11 @@ def test_tokenize():
                   "Once")["ids"] == [403], "-m gives the size of the vocabulary")
     expect(answer("tokenize", "-m", STORIES / "stories260K.gguf", "Once")["ids"] == [403],
            "-m gives the tokenizer")
+    for name in ("stories260K.bin", "model.safetensors"):
+        expect(answer("tokenize", "-m", STORIES / name, "Once")["ids"] == [403],
+               f"the tokenizer beside {name}")
+    expect(answer("model", STORIES / "stories260K.bin")["tokenizer"]["source"] == "llama2.c",
+           "tok512.bin is the tokenizer of a .bin")
 
 
 def test_tokenize_input():
