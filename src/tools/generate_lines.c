@@ -110,6 +110,9 @@ static bool take_ids(line_reader *in, const char *key, json_t *value)
     const size_t n = json_array_size(value);
     if (n == 0 || n > INT32_MAX)
         return complain_value(in, key, "token ids, at least one: [1, 403]");
+    if (r->ids) /* "prompt" may be a list of them, too */
+        return complain_at(in, column_of(in, place_of(in, key, false)),
+                           "token ids twice: give \"prompt\" or \"ids\"");
     r->ids = malloc(n * sizeof(*r->ids));
     if (!r->ids) return generate_complain("out of memory");
     r->n_ids = (int32_t)n;

@@ -95,7 +95,7 @@ static const generate_option options[] = {
     { "--exact", NULL, NULL, generate_set_flag, AT(exact), .help =
       "results have the same bits whatever runs beside them (the default)" },
     { "--fast", NULL, NULL, generate_set_flag, AT(engine.fast), .help = "whatever is fastest, within bounds" },
-    { "--threads", NULL, "N", generate_set_whole, AT(engine.n_threads), NULL, 1, 1024, .help = "(1)" },
+    { "--threads", NULL, "N", generate_set_whole, AT(engine.n_threads), NULL, 1, 1024, .help = "of products and attention, the stepping one included (1)" },
     { "--isa", NULL, "LEVEL", generate_set_isa, .help = "not above " LEVELS " (PKV_ISA, else best)" },
 
     { NULL, "output", .help = "output" },
@@ -107,7 +107,7 @@ static const generate_option options[] = {
     { "--stats", NULL, NULL, generate_set_flag, AT(stats), .help = "delays, speeds, cache and memory as a table on stderr" },
     { "--stats-format", NULL, "FORMAT", generate_set_stats, .help = "of --stats, which it implies: table, json or prometheus (table)" },
     { "--peaks", NULL, "GBS,GFLOPS", generate_set_peaks, .help =
-      "what this machine reaches, as pkv-bench machine measures it: the table then says what bounds the run" },
+      "what this machine reaches, as pkv-bench machine measures it: the table of --stats then says what bounds the run" },
     { "--progress", NULL, NULL, generate_set_flag, AT(progress), .help =
       "how far it is, on stderr, also where that is no terminal" },
 };

@@ -275,6 +275,11 @@ bool generate_options_check(const generate_options *o)
         (o->swap_bytes > 0 || o->engine.preempt == PKV_PREEMPT_SWAP))
         return generate_complain("--placement: one region per sequence is never swapped; leave "
                                  "--swap-memory and --preempt swap out");
+    if (o->engine.placement == PKV_PLACE_PAGED && o->engine.preempt == PKV_PREEMPT_SWAP &&
+        o->swap_bytes == 0)
+        return generate_complain("--preempt swap: nowhere to swap to; give --swap-memory SIZE");
+    if (o->peak_gbs > 0 && (!o->stats || o->stats_format != GENERATE_TABLE))
+        return generate_complain("--peaks: for the table of --stats; ask for that");
     if (o->engine.max_batch_tokens > 0 && o->engine.max_seqs > o->engine.max_batch_tokens)
         return generate_complain(
             "--max-batch-tokens %d: each of the --max-seqs %d sequences needs a "

@@ -81,6 +81,7 @@ COMMAND_LINES = [
     ("--kv-dtype: 'f64' is not f32, f16, bf16", (*P, "--kv-dtype", "f64")),
     ("--weights: 'int8' is not f32 or bf16", (*P, "--weights", "int8")),
     ("--preempt: 'kill' is not auto, swap or recompute", (*P, "--preempt", "kill")),
+    ("--preempt swap: nowhere to swap to", (*P, "--preempt", "swap")),
     ("--placement: 'heap' is not paged, max, request or pow2", (*P, "--placement", "heap")),
     ("is never swapped", (*P, "--placement", "max", "--swap-memory", "1MiB")),
     ("--max-batch-tokens 8: each of the --max-seqs 9", (*P, "--max-batch-tokens", "8", "--max-seqs", "9")),
@@ -93,6 +94,8 @@ COMMAND_LINES = [
     ("--stats-format: 'xml' is not table, json or prometheus", (*P, "--stats-format", "xml")),
     ("--peaks: '12' is not GB/s and GFLOP/s", (*P, "--peaks", "12")),
     ("--peaks: '12,0' is not", (*P, "--peaks", "12,0")),
+    ("--peaks: for the table of --stats", (*P, "--peaks", "12,90")),
+    ("--peaks: for the table of --stats", (*P, "--peaks", "12,90", "--stats-format", "json")),
     ("--help: 'kernels' is not one of model, prompt, sampling", ("--help", "kernels")),
 ]
 
@@ -116,6 +119,8 @@ LINES = [
     ("\"ids\" wants token ids only", '{"ids":^[1,-2]}'),
     ("\"ids\" wants token ids only", '{"ids":^[2147483648]}'),
     ("a text and token ids", '{"prompt":"a",^"ids":[1]}'),
+    ("token ids twice", '{"prompt":[1],^"ids":[2]}'),
+    ("token ids twice", '{"ids":[1],^"prompt":[2]}'),
     ("\"max_new_tokens\" and \"max_tokens\" are the same",
      '{"prompt":"a","max_tokens":3,^"max_new_tokens":4}'),
     ("\"input_ids\" and \"ids\" are the same", '{  "ids":[1], ^"input_ids":[1]}'),
