@@ -60,7 +60,7 @@ typedef struct pkv_engine_config {
     int32_t max_queue;        /* requests that are submitted and not admitted; 0: 65536 */
     int32_t max_context;      /* prompt + output; 0: the model's; never above it */
     int32_t watermark_blocks; /* admission leaves so many free; running requests may take them;
-                                 -1: a hundredth of the pool */
+                                 -1: a hundredth of the pool; below its blocks */
     pkv_preempt preempt;
     pkv_placement placement;
     bool no_prefix_cache;
@@ -122,7 +122,8 @@ typedef struct pkv_sampling {
     int32_t n_logprobs;      /* alternatives to report, 0 .. 20; 0: the token's own alone; -1: no
                                 logprobs at all */
     bool logprobs_scaled;    /* false: of the model's distribution; true: after temperature */
-    bool xorshift_llama2;    /* llama2.c's generator and its top-p, for its published texts only */
+    bool xorshift_llama2;    /* llama2.c's generator and its top-p, for its published texts only:
+                                seed >= 1, n 1, no top_k, no min_p */
     const pkv_logit_bias *bias; /* [n_bias], read during submit only */
     int32_t n_bias;             /* 0 .. 1024 */
 } pkv_sampling;

@@ -79,8 +79,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_kv_size_of(const pkv_kv_geometry *geometry,
 
 /* Most blocks that one request holds at a time: n samples (or beams) that share the prompt's full
  * blocks and own the rest, each up to n_prompt + max_new - 1 tokens (the last one is never
- * written). What the engine compares with its pool when a request is submitted. 0: an argument
- * below 1. */
+ * written); with max_new 1 the prompt's alone. What the engine compares with its pool when a
+ * request is submitted. 0: an argument below 1. */
 PKV_API int64_t pkv_kv_request_blocks(int32_t n_prompt, int32_t max_new, int32_t n_samples,
                                       int32_t block_tokens);
 

@@ -182,7 +182,11 @@ static pkv_status make_placement(pkv_engine *e, const pkv_engine_config *c,
     e->place->ops->usage(e->place, &usage);
     e->n_blocks = usage.n_blocks;
     e->watermark = c->watermark_blocks >= 0 ? c->watermark_blocks : usage.n_blocks / 100;
-    return PKV_OK;
+    if (e->watermark < usage.n_blocks) return PKV_OK;
+    return pkv__refuse(&c->log, PKV_E_INVALID_ARG,
+                       "engine: watermark_blocks is %d and the pool has %d: nobody would be "
+                       "admitted beside another; at most %d",
+                       e->watermark, usage.n_blocks, usage.n_blocks - 1);
 }
 
 static pkv_status make_forward(pkv_engine *e, const pkv_engine_config *c)
@@ -303,6 +307,7 @@ void pkv_engine_destroy(pkv_engine *engine)
 {
     if (!engine) return;
     pkv_engine *e = engine;
+    PKV_ASSERT(!e->in_step); /* a callback would come back to freed memory */
     for (pkv__job *job; (job = pkv__inbox_take(e->inbox));) pkv__job_free(e, job);
     for (uint32_t i = 0; i <= e->table_mask; i++)
         for (pkv__job *job = e->table[i], *next; job; job = next) {

@@ -218,5 +218,7 @@ int64_t pkv_kv_request_blocks(int32_t n_prompt, int32_t max_new, int32_t n_sampl
     const int64_t longest = (int64_t)n_prompt + max_new - 1;
     const int64_t shared = n_prompt / block_tokens;
     const int64_t each = (longest + block_tokens - 1) / block_tokens;
+    /* One token each comes from the prompt's logits: nothing is forked. */
+    if (max_new == 1) return each;
     return shared + n_samples * (each - shared);
 }

@@ -59,7 +59,7 @@ static const figure figures[] = {
            "Share of the slots in used blocks that hold a token, over all steps."),
     FIGURE(forward_s, F64, "forward_seconds_total", "", "Time in passes."),
     FIGURE(attention_s, F64, "attention_seconds_total", "", "Of it, in attention."),
-    FIGURE(manager_s, F64, "manager_seconds_total", "", "Time in the block manager."),
+    FIGURE(manager_s, F64, "manager_seconds_total", "", "Time in scheduler and block manager."),
     FIGURE(sampling_s, F64, "sampling_seconds_total", "", "Time choosing tokens."),
     FIGURE(step_s, F64, "step_seconds_total", "", "Time in steps."),
     FIGURE(bytes_moved, F64, "moved_bytes_total", "",

@@ -11,7 +11,7 @@
 
 /* Where the arrays lie behind the struct, in bytes. */
 typedef struct plan {
-    size_t branches, tokens, outputs, end_ids, bias, texts, bytes;
+    size_t tokens, outputs, end_ids, bias, texts, bytes;
 } plan;
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -29,7 +29,6 @@ static plan plan_job(const pkv_engine *e, const pkv_request *r, int32_t n_prompt
     for (int32_t i = 0; i < r->n_stop_texts; i++) text_bytes += strlen(r->stop_texts[i]);
     plan p;
     size_t at = sizeof(pkv__job) + n * sizeof(pkv__branch);
-    p.branches = sizeof(pkv__job);
     p.tokens = take(&at, ((size_t)n_prompt + (n_outputs > 0 ? (size_t)max_new : 0)) * id, id);
     p.outputs = take(&at, (n_outputs > 1 ? n_outputs - 1 : 0) * (size_t)max_new * id, id);
     p.end_ids = take(&at, (size_t)(r->n_stop_ids + e->n_eos) * id, id);
@@ -66,7 +65,7 @@ static void init_branches(const pkv_engine *e, pkv__job *job, int32_t *others)
         if (!job->beams)
             b->output = i == 0 ? job->prompt + job->n_prompt
                                : others + (size_t)(i - 1) * (size_t)job->max_new;
-        b->xorshift = job->sampling.seed + (uint64_t)i;
+        b->xorshift = job->sampling.seed;
         pkv__output_init(&b->text, e->tokenizer, job->stops.n > 0 ? &job->stops : NULL);
         pkv__output_follow(&b->text, job->prompt, job->n_prompt);
     }

@@ -112,6 +112,9 @@ pkv_status pkv__request_check(const pkv_engine *e, const pkv_request *r)
     if (status != PKV_OK) return status;
     if (r->max_new < 1) return INVALID(e, "max_new is %d; at least 1", r->max_new);
     if (r->n < 0) return INVALID(e, "n is %d; at least 1 sample", r->n);
+    if (r->n > 1 && r->beams <= 1 && r->sampling.xorshift_llama2)
+        return INVALID(e, "n is %d with xorshift_llama2, whose draws are one stream; 1 sample",
+                       r->n);
     status = check_beams(e, r);
     if (status == PKV_OK) status = check_stops(e, r);
     if (status != PKV_OK) return status;
@@ -123,9 +126,6 @@ pkv_status pkv__request_check(const pkv_engine *e, const pkv_request *r)
 static bool fits(const pkv_engine *e, int32_t n_prompt, int32_t max_new, int32_t n,
                  int64_t *n_blocks)
 {
-    /* One token each is drawn from the prompt's logits: nothing is forked. Regions are there for
-     * all from the start. */
-    if (max_new == 1 && e->kind == PKV_PLACE_PAGED) n = 1;
     return e->place->ops->fits(e->place, n_prompt, max_new, n, n_blocks) == PKV_OK;
 }
 

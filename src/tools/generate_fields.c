@@ -128,6 +128,7 @@ static const char *check_llama2(const generate_request *r)
     const pkv_sampling *s = &r->req.sampling;
     if (s->top_k > 0 || s->min_p > 0)
         return "xorshift-llama2 goes with temperature and top_p: leave top_k and min_p out";
+    if (r->req.n > 1) return "xorshift-llama2 is one stream of draws: n is 1 with it";
     return s->seed == 0 ? "xorshift-llama2 needs a seed of 1 or more" : NULL;
 }
 

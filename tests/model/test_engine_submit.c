@@ -42,6 +42,10 @@ static void create_refusals(void **state)
     REFUSED(c.max_queue = -1, PKV_E_INVALID_ARG, "max_queue is -1");
     REFUSED(c.max_context = 513, PKV_E_INVALID_ARG, "max_context is 513; 2 to 512");
     REFUSED(c.watermark_blocks = -2, PKV_E_INVALID_ARG, "watermark_blocks is -2");
+    REFUSED((c.watermark_blocks = 20, c.n_blocks = 1 + 20), PKV_E_INVALID_ARG,
+            "watermark_blocks is 20 and the pool has 20: nobody would be admitted beside another; "
+            "at most 19");
+    REFUSED(c.watermark_blocks = INT32_MAX, PKV_E_INVALID_ARG, "watermark_blocks is 2147483647");
     REFUSED(c.preempt = (pkv_preempt)3, PKV_E_INVALID_ARG, "preempt is 3");
     REFUSED(c.placement = (pkv_placement)4, PKV_E_INVALID_ARG, "placement is 4");
     REFUSED(c.n_threads = 1025, PKV_E_INVALID_ARG, "n_threads is 1025");
@@ -117,6 +121,8 @@ static void submit_refusals(void **state)
     REFUSED((q.beams = 2, q.sampling.presence_penalty = 2), PKV_E_INVALID_ARG, "penalties");
     REFUSED((q.beams = 2, q.sampling.frequency_penalty = 2), PKV_E_INVALID_ARG, "penalties");
     REFUSED((q.beams = 2, q.sampling.xorshift_llama2 = true), PKV_E_INVALID_ARG, "generator");
+    REFUSED((q.n = 2, q.sampling.xorshift_llama2 = true, q.sampling.seed = UINT64_MAX),
+            PKV_E_INVALID_ARG, "n is 2 with xorshift_llama2");
     REFUSED((q.beams = 2, q.sampling.n_logprobs = 0), PKV_E_INVALID_ARG, "no logprobs");
     REFUSED((q.stop_ids = bad_ids, q.n_stop_ids = 2), PKV_E_INVALID_ARG, "stop id 97");
     REFUSED((q.stop_ids = negative, q.n_stop_ids = 1), PKV_E_INVALID_ARG, "stop id -1");
@@ -130,7 +136,7 @@ static void submit_refusals(void **state)
     REFUSED((q.sampling.bias = &bias, q.sampling.n_bias = 1), PKV_E_INVALID_ARG, "97");
     REFUSED(q.struct_size++, PKV_E_ABI, "struct_size");
     REFUSED(q.sampling.struct_size++, PKV_E_ABI, "struct_size");
-    assert_int_equal(rig_stats(&r).n_refused, 34);
+    assert_int_equal(rig_stats(&r).n_refused, 35);
     rig_close(&r);
     rig_open(&r, rig_stories("stories260K.bin"), rig_stories_tokenizer(), &cfg);
     static char long_text[258];

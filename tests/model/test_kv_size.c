@@ -398,6 +398,7 @@ static void request_blocks(void **state)
         { 17, 17, 1, 16, 3 },      /* 33 */
         { 20, 13, 4, 16, 5 },      /* one shared, one of each */
         { 32, 1, 4, 16, 2 },       /* all shared */
+        { 20, 1, 4, 16, 2 },       /* one token each, of the same logits */
         { 32, 2, 4, 16, 6 },       /* two shared, one of each */
         { 5, 5, 3, 1, 5 + 3 * 4 }, /* a block per token */
         { INT32_MAX, INT32_MAX, INT32_MAX, 1, INT32_MAX + (int64_t)INT32_MAX * (INT32_MAX - 1ll) },

@@ -61,6 +61,7 @@ COMMAND_LINES = [
     ("--logprobs: printed as JSON only", (*P, "--logprobs", "2")),
     ("--rng: 'dice' is not philox or xorshift-llama2", (*P, "--rng", "dice")),
     ("xorshift-llama2 needs a seed", (*P, "--rng", "xorshift-llama2")),
+    ("n is 1 with it", (*P, "--rng", "xorshift-llama2", "--seed", "1", "--n", "2")),
     ("leave top_k and min_p out", (*P, "--rng", "xorshift-llama2", "--seed", "1", "--top-k", "3")),
     ("--stop: a stop text is empty", (*P, "--stop", "")),
     ("--stop: a stop text is longer than 256 bytes", (*P, "--stop", "x" * 257)),
