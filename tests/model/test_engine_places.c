@@ -80,6 +80,41 @@ static void how_many(void **state)
     }
 }
 
+/* Two of three samples end with their first token; their regions are kept with the one that goes
+ * on. So max_seqs has room for two more sequences, but the placement only for one: it waits. */
+static void regions_of_ended_samples(void **state)
+{
+    (void)state;
+    static int32_t ids[8];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.placement = PKV_PLACE_REQUEST;
+    cfg.max_seqs = 4;
+    rig_open(&r, rig_tiny_model(1), NULL, &cfg);
+    rig_draw(1, 97, ids, 8);
+    pkv_request three = rig_request(ids, 8, 20), two = rig_request(ids, 5, 6);
+    three.n = 3, two.n = 2;
+    three.sampling.temperature = two.sampling.temperature = 2;
+    const got *drawn = rig_lone(&r, &three);
+    const int32_t stops[2] = { drawn->sample[1].ids[0], drawn->sample[2].ids[0] };
+    for (int32_t i = 0; i < drawn->sample[0].n; i++)
+        assert_true(drawn->sample[0].ids[i] != stops[0] && drawn->sample[0].ids[i] != stops[1]);
+    three.stop_ids = stops;
+    three.n_stop_ids = 2;
+    const got *a = rig_submit(&r, &three), *b = rig_submit(&r, &two);
+    rig_step(&r);
+    assert_int_equal(a->n_ended, 2);
+    while (a->n_ended < 3) {
+        rig_step(&r);
+        assert_int_equal(b->n_events, 0);
+    }
+    rig_run(&r);
+    assert_int_equal(a->sample[0].n, 20);
+    got_same("three", a, rig_lone(&r, &three));
+    got_same("two", b, rig_lone(&r, &two));
+    rig_close(&r);
+}
+
 static void never(void **state)
 {
     (void)state;
@@ -107,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits),
         cmocka_unit_test(how_many),
+        cmocka_unit_test(regions_of_ended_samples),
         cmocka_unit_test(never),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

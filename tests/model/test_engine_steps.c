@@ -94,6 +94,45 @@ static void failed_steps(void **state)
     }
 }
 
+/* A running request that the budget left out of the step has nothing to do with its failure. */
+static void failed_step_of_others(void **state)
+{
+    (void)state;
+    static int32_t ids[3][40];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 4;
+    cfg.max_seqs = 6;
+    cfg.max_batch_tokens = 8;
+    cfg.chunk_tokens = 5;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    pkv_request q[3];
+    got *g[3];
+    for (int32_t i = 0; i < 3; i++) {
+        rig_draw(20 + (uint64_t)i, 97, ids[i], 40);
+        q[i] = rig_request(ids[i], i == 0 ? 2 : 40, 6);
+        q[i].n = i == 0 ? 3 : 1;
+        q[i].sampling.temperature = 1;
+        g[i] = rig_submit(&r, &q[i]);
+    }
+    rig_step(&r); /* 2, 5 and 1 of the prompts */
+    assert_int_equal(r.report.n_running, 3);
+    r.engine->pass = late_device; /* three decodes, 5 of the second prompt: none are left */
+    rig_step(&r);
+    assert_int_equal(r.status, PKV_E_DEVICE);
+    assert_int_equal(r.report.n_running, 1);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_true(g[i]->has_result);
+        assert_int_equal(g[i]->sample[0].finish, PKV_FINISH_ERROR);
+    }
+    assert_false(g[2]->has_result);
+    r.engine->pass = pkv__forward_run;
+    rig_run(&r);
+    got_same("left out", g[2], rig_lone(&r, &q[2]));
+    assert_int_equal(rig_stats(&r).n_recomputed_tokens, 0);
+    rig_close(&r);
+}
+
 /* ---------------------------------------------------------------- time of events */
 
 static engine_rig *slow; /* whose clock the pass below moves on */
@@ -217,9 +256,8 @@ static void time_of_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failed_steps),
-        cmocka_unit_test(time_of_tokens),
-        cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(failed_steps),   cmocka_unit_test(failed_step_of_others),
+        cmocka_unit_test(time_of_tokens), cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(time_of_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
