@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures of f32 and times are exact with so many digits. */
+/* Figures of f32 and times are exact with so many digits; an id may be any number. */
 #define FORMAT JSON_REAL_PRECISION(9)
+#define EXACT JSON_REAL_PRECISION(17)
 
 /* What is not finite has no number in JSON. */
 static json_t *number(double x)
@@ -104,9 +105,15 @@ static json_t *id_of(const generate_request *r)
     return r->id ? json_incref(r->id) : json_null();
 }
 
-static char *dump(json_t *json, size_t flags)
+/* Can it hold a number with a point? */
+static bool may_be_real(const json_t *id)
 {
-    char *text = json ? json_dumps(json, FORMAT | flags) : NULL;
+    return json_is_real(id) || json_is_array(id) || json_is_object(id);
+}
+
+static char *dump(const generate_request *r, json_t *json, size_t flags)
+{
+    char *text = json ? json_dumps(json, (may_be_real(r->id) ? EXACT : FORMAT) | flags) : NULL;
     json_decref(json);
     return text;
 }
@@ -117,7 +124,7 @@ char *generate_json_line(const generate_run *run, const generate_request *r)
     json_object_set_new(line, "id", id_of(r));
     json_object_set_new(line, "line", json_integer(r->line));
     add_answer(run, r, line);
-    return dump(line, JSON_COMPACT);
+    return dump(r, line, JSON_COMPACT);
 }
 
 char *generate_json_event(const generate_request *r, const pkv_token_event *e)
@@ -135,7 +142,7 @@ char *generate_json_event(const generate_request *r, const pkv_token_event *e)
     json_object_set_new(line, "logprob", number(e->logprob));
     json_object_set_new(line, "top", alternatives(e->top, e->n_top));
     json_object_set_new(line, "finish", finish_of(e->finish));
-    return dump(line, JSON_COMPACT);
+    return dump(r, line, JSON_COMPACT);
 }
 
 /* ---------------------------------------------------------------- document */
@@ -178,5 +185,5 @@ char *generate_json_document(const generate_run *run, const generate_request *r)
     json_object_set_new(doc, "engine", engine_of(run));
     json_object_set_new(doc, "prompt", prompt_of(r));
     add_answer(run, r, doc);
-    return dump(doc, run->opts->stream ? JSON_COMPACT : JSON_INDENT(2));
+    return dump(r, doc, run->opts->stream ? JSON_COMPACT : JSON_INDENT(2));
 }

@@ -107,7 +107,7 @@ static const generate_option options[] = {
     { "--stats", NULL, NULL, generate_set_flag, AT(stats), .help = "delays, speeds, cache and memory as a table on stderr" },
     { "--stats-format", NULL, "FORMAT", generate_set_stats, .help = "of --stats, which it implies: table, json or prometheus (table)" },
     { "--peaks", NULL, "GBS,GFLOPS", generate_set_peaks, .help =
-      "what this machine reaches, as pkv-bench machine measures it: the table of --stats then says what bounds the run" },
+      "what this machine reaches, as pkv-bench model --filter prefill measures it (read, FMA loop): the table of --stats then says what bounds the run" },
     { "--progress", NULL, NULL, generate_set_flag, AT(progress), .help =
       "how far it is, on stderr, also where that is no terminal" },
 };

@@ -218,6 +218,9 @@ def test_defaults_of_lines():
                 "stop_token_ids": [300], "custom_id": 7, "repetition_penalty": 1, "num_beams": None}]
     got = answers(aliases)[0]
     expect(essence(got) == want and got["id"] == 7, f"{got}")
+    ids = [1234567890.123, [0.1, {"a": 1e300}], "x", None]
+    got = answers([{"prompt": "a", "max_tokens": 1, "id": i} for i in ids])
+    expect([a["id"] for a in got] == ids, f"ids come back as they are: {got}")
     over = answers([{"prompt": "Once", "stop": [], "stop_ids": [], "max_tokens": 4}], "-n", 9, "--stop", " upon",
                    "--stop-id", 407)[0]
     expect(over["samples"][0]["text"] == " upon a time,", f"{over}")
