@@ -54,7 +54,7 @@ static void change_windows(const asked *a, pkv_kv_geometry *g)
 }
 
 /* Without a file: everything that decides KV has to be said. */
-static bool check_model(const pkv_kv_source *s)
+static bool check_model(const asked *a, const pkv_kv_source *s)
 {
     const pkv_kv_geometry *g = &s->geometry;
     const bool heads = g->latent_dim == 0;
@@ -67,7 +67,11 @@ static bool check_model(const pkv_kv_source *s)
         if (missing[k]) snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "", missing[k]);
     }
     if (list[0]) info_complain("missing: %s; or a config.json, .gguf or .bin", list);
-    return !list[0];
+    else if (a->rope > 0 && heads) info_complain("--rope-dim stands beside --latent N only");
+    else if (g->n_window_layers > 0 && g->window_tokens == 0)
+        info_complain("--window-layers wants --window N, the tokens that they see");
+    else return true;
+    return false;
 }
 
 /* ---------------------------------------------------------------- the budget */
@@ -143,7 +147,7 @@ static int ask(const asked *a, info_kv *kv)
     }
     change_model(a, &kv->src);
     change_windows(a, &kv->src.geometry);
-    if (!check_model(&kv->src)) return INFO_USAGE;
+    if (!check_model(a, &kv->src)) return INFO_USAGE;
     weigh(a, kv);
     measure(a, kv);
     return answer(a, kv);

@@ -421,6 +421,8 @@ def test_kv_size_refusals():
     refused(2, "head_dim is 12", "kv-size", "--layers", 2, "--kv-heads", 2, "--head-dim", 12)
     refused(2, "tp is 3", *base, "--tp", 3)
     refused(2, "max_tokens is 5", *base, "--tokens", 6, "--max-tokens", 5)
+    refused(2, "--rope-dim stands beside --latent", *base, "--rope-dim", 8)
+    refused(2, "--window-layers wants --window", *base, "--window-layers", 1)
     refused(2, "n_window_layers is 3", *base, "--window", 8, "--window-layers", 3)
     refused(2, "--mem wants a size like 24GiB", *base, "--mem", "24 gigs")
     refused(2, "--mem wants a size", *base, "--mem", "-1")
