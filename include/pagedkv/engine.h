@@ -72,9 +72,9 @@ typedef struct pkv_engine_config {
     double slo_tpot_ms;
     uint64_t (*clock_ns)(void *ctx); /* monotonic; NULL: CLOCK_MONOTONIC. Called by any thread */
     void *clock_ctx;
-    void (*wake)(
-        void *ctx); /* called by submit and cancel, on their thread, when there is something
-                       for the next step to see; NULL: the stepping thread asks again */
+    /* Called by submit and cancel, on their thread, when there is something for the next step to
+     * see; inside a step where one of its callbacks calls them. NULL: the stepping thread asks. */
+    void (*wake)(void *ctx);
     void *wake_ctx;
     pkv_logger log;
     pkv_allocator alloc;
@@ -191,7 +191,8 @@ typedef struct pkv_request {
     int32_t beams;         /* 0 or 1: none; else 2 .. 16 */
     float length_penalty;  /* beams: score = sum of logprobs / (tokens of output)^penalty */
     bool early_stopping;   /* beams: end as soon as `beams` candidates are complete */
-    pkv_sampling sampling; /* beams use bias; all that chooses or reports must be as in INIT */
+    pkv_sampling sampling; /* beams use bias and ignore the seed; what else chooses or reports is as
+                              in INIT */
     const int32_t *stop_ids;       /* [n_stop_ids]; a stop id is reported and ends the sample */
     int32_t n_stop_ids;            /* 0 .. 64 */
     const char *const *stop_texts; /* [n_stop_texts] strings, not empty, at most 256 bytes; needs a

@@ -58,11 +58,6 @@ static size_t ids_bytes(const pkv__beam_config *cfg)
     return (size_t)cfg->width * (size_t)cfg->max_new * sizeof(int32_t);
 }
 
-static void release(const pkv_allocator *alloc, void *ptr, size_t bytes)
-{
-    if (ptr) pkv__free(alloc, ptr, bytes);
-}
-
 static bool take_memory(pkv__beams *b)
 {
     const pkv__beam_config *cfg = &b->cfg;
@@ -114,12 +109,12 @@ void pkv__beam_destroy(pkv__beams *beams)
     if (!beams) return;
     const pkv__beam_config *cfg = &beams->cfg;
     const pkv_allocator memory = beams->alloc;
-    release(&memory, beams->live[0], ids_bytes(cfg));
-    release(&memory, beams->live[1], ids_bytes(cfg));
-    release(&memory, beams->candidate_ids, ids_bytes(cfg));
-    release(&memory, beams->end_ids, (size_t)cfg->n_end_ids * sizeof(int32_t));
-    release(&memory, beams->bias, (size_t)cfg->n_bias * sizeof(pkv_logit_bias));
-    release(&memory, beams->row, (size_t)cfg->vocab * sizeof(float));
+    pkv__free(&memory, beams->live[0], ids_bytes(cfg));
+    pkv__free(&memory, beams->live[1], ids_bytes(cfg));
+    pkv__free(&memory, beams->candidate_ids, ids_bytes(cfg));
+    pkv__free(&memory, beams->end_ids, (size_t)cfg->n_end_ids * sizeof(int32_t));
+    pkv__free(&memory, beams->bias, (size_t)cfg->n_bias * sizeof(pkv_logit_bias));
+    pkv__free(&memory, beams->row, (size_t)cfg->vocab * sizeof(float));
     pkv__free(&memory, beams, sizeof(*beams));
 }
 

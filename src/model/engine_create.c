@@ -264,7 +264,7 @@ static pkv_status make_parts(pkv_engine *e, const pkv_engine_config *c, const pk
 /* Parts that were not made are NULL. */
 static void drop_parts(pkv_engine *e)
 {
-    if (e->arrays) pkv__free(&e->alloc, e->arrays, e->arrays_bytes);
+    pkv__free(&e->alloc, e->arrays, e->arrays_bytes);
     pkv__inbox_destroy(e->inbox);
     pkv__sampler_destroy(e->sampler);
     pkv__forward_destroy(e->forward);

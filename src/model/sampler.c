@@ -34,21 +34,16 @@ pkv_status pkv__sampler_create(int32_t vocab, const pkv_allocator *alloc, pkv__s
     return PKV_OK;
 }
 
-static void release(const pkv_allocator *alloc, void *ptr, size_t bytes)
-{
-    if (ptr) pkv__free(alloc, ptr, bytes);
-}
-
 void pkv__sampler_destroy(pkv__sampler *sampler)
 {
     if (!sampler) return;
     const pkv_allocator memory = sampler->alloc;
     const size_t n = (size_t)sampler->vocab, padded = (size_t)sampler->padded;
-    release(&memory, sampler->work, padded * sizeof(*sampler->work));
-    release(&memory, sampler->weight, padded * sizeof(*sampler->weight));
-    release(&memory, sampler->run_sum, padded / SAMPLER_RUN * sizeof(*sampler->run_sum));
-    release(&memory, sampler->count, n * sizeof(*sampler->count));
-    release(&memory, sampler->entries, n * sizeof(*sampler->entries));
+    pkv__free(&memory, sampler->work, padded * sizeof(*sampler->work));
+    pkv__free(&memory, sampler->weight, padded * sizeof(*sampler->weight));
+    pkv__free(&memory, sampler->run_sum, padded / SAMPLER_RUN * sizeof(*sampler->run_sum));
+    pkv__free(&memory, sampler->count, n * sizeof(*sampler->count));
+    pkv__free(&memory, sampler->entries, n * sizeof(*sampler->entries));
     pkv__free(&memory, sampler, sizeof(*sampler));
 }
 
@@ -96,15 +91,16 @@ static int32_t draw_id(const pkv__sampler *sampler, double sum, double u)
     int32_t run = 0, last = 0;
     while (run < n_runs - 1 && reached + sampler->run_sum[run] <= target)
         reached += sampler->run_sum[run++];
-    /* Sums in another order may fall short by a rounding error: the last token with weight then. */
+    /* There is weight in this run: target is below the sum of all runs, added up in this order.
+     * Inside it a sum in another order may fall short of target by a rounding error: the last token
+     * with weight then. */
     for (int32_t i = run * SAMPLER_RUN; i < sampler->padded; i++) {
         if (sampler->weight[i] == 0) continue;
         last = i;
         reached += sampler->weight[i];
         if (reached > target) break;
     }
-    if (sampler->weight[last] > 0) return last;
-    for (last = run * SAMPLER_RUN; sampler->weight[last] == 0;) last--;
+    PKV_ASSERT(sampler->weight[last] > 0);
     return last;
 }
 

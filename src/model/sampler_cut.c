@@ -17,11 +17,6 @@ typedef struct limit {
     double mass;
 } limit;
 
-static bool comes_before(const pkv__sampler_entry *a, const pkv__sampler_entry *b)
-{
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
 /* Rounding is monotonic: a larger logit never lands in a later bucket. */
 static uint32_t bucket_of(float largest, float logit)
 {
@@ -55,8 +50,7 @@ static void weigh_buckets(pkv__sampler *sampler, float largest)
 /* The bucket that reaches a limit, and what is left of the limit at its beginning. */
 static uint32_t find_bucket(const pkv__sampler *sampler, limit *left)
 {
-    uint32_t last =
-        0; /* the last one with anything in it, where rounding keeps mass from the end */
+    uint32_t last = 0; /* with anything in it: rounding may keep mass from the end */
     limit left_at_last = *left;
     for (uint32_t b = 0; b < SAMPLER_BUCKETS; b++) {
         const pkv__sampler_bucket *bucket = &sampler->buckets[b];
@@ -99,9 +93,9 @@ static void choose_pivot(pkv__sampler_entry *e, int32_t n, uint32_t *state)
         *state = *state * 1664525u + 1013904223u;
         at[i] = (int32_t)((uint64_t)*state * (uint32_t)n >> 32);
     }
-    const bool ab = comes_before(&e[at[0]], &e[at[1]]);
-    const bool bc = comes_before(&e[at[1]], &e[at[2]]);
-    const bool ac = comes_before(&e[at[0]], &e[at[2]]);
+    const bool ab = pkv__entry_is_before(&e[at[0]], &e[at[1]]);
+    const bool bc = pkv__entry_is_before(&e[at[1]], &e[at[2]]);
+    const bool ac = pkv__entry_is_before(&e[at[0]], &e[at[2]]);
     const int32_t middle = ab == bc ? at[1] : ab == ac ? at[2] : at[0];
     swap_entries(&e[middle], &e[n - 1]);
 }
@@ -112,7 +106,7 @@ static int32_t partition(pkv__sampler_entry *e, int32_t n, double *mass)
     int32_t n_before = 0;
     *mass = 0;
     for (int32_t i = 0; i < n - 1; i++) {
-        if (!comes_before(&e[i], &e[n - 1])) continue;
+        if (!pkv__entry_is_before(&e[i], &e[n - 1])) continue;
         *mass += e[i].weight;
         swap_entries(&e[i], &e[n_before++]);
     }

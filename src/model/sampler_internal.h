@@ -29,6 +29,12 @@ typedef struct pkv__sampler_entry {
     int32_t id;
 } pkv__sampler_entry;
 
+/* The order of both ways of cutting: larger logit first, of equal ones the lower id. */
+static inline bool pkv__entry_is_before(const pkv__sampler_entry *a, const pkv__sampler_entry *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
 struct pkv__sampler {
     int32_t vocab;
     int32_t padded;  /* a multiple of SAMPLER_RUN */

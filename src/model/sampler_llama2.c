@@ -30,17 +30,12 @@ static void softmax(pkv__sampler *sampler, float largest, float temperature)
         sampler->weight[i] = (float)sampler->weight[i] / sum;
 }
 
-static bool comes_before(const pkv__sampler_entry *a, const pkv__sampler_entry *b)
-{
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
 static void sift_down(pkv__sampler_entry *e, int32_t at, int32_t n)
 {
     const pkv__sampler_entry moving = e[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && comes_before(&e[child], &e[child + 1])) child++;
-        if (!comes_before(&moving, &e[child])) break;
+        if (child + 1 < n && pkv__entry_is_before(&e[child], &e[child + 1])) child++;
+        if (!pkv__entry_is_before(&moving, &e[child])) break;
         e[at] = e[child];
     }
     e[at] = moving;
