@@ -182,13 +182,25 @@ static int submit(generate_run *run, generate_request *r, uint64_t now, generate
 
 /* ---------------------------------------------------------------- steps */
 
+/* Those that end the program, except what its parent had ignored (a job in the background): held
+ * back, it would come here all the same. */
+static sigset_t ending_signals(void)
+{
+    static const int all[] = { SIGINT, SIGTERM };
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        struct sigaction now;
+        if (sigaction(all[k], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&set, all[k]);
+    }
+    return set;
+}
+
 /* Has one of the signals come, or does it within wait_ns? */
 static int signal_within(uint64_t wait_ns)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
+    const sigset_t set = ending_signals();
     const struct timespec wait = { .tv_sec = (time_t)(wait_ns / UINT64_C(1000000000)),
                                    .tv_nsec = (long)(wait_ns % UINT64_C(1000000000)) };
     const int got = sigtimedwait(&set, NULL, &wait);
@@ -198,10 +210,7 @@ static int signal_within(uint64_t wait_ns)
 /* Until the program has ended: threads that are made from here on leave these signals alone too. */
 static void hold_signals(void)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
+    const sigset_t set = ending_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -345,6 +345,7 @@ def test_deadline():
 def test_signals(folder):
     """What there is gets printed, in a whole file too; what waits for later is cancelled."""
     requests = lines([{"prompt": "a", "max_tokens": 3}, {"prompt": "b", "arrival_ms": 300000}]).encode()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it for all below
     for number in (signal.SIGINT, signal.SIGTERM):
         for to_file in (False, True):
             out = folder / "out.jsonl"
@@ -365,6 +366,23 @@ def test_signals(folder):
             expect(got[1]["samples"][0]["finish"] == "cancel", f"{got[1]}")
             expect(sorted(p.name for p in folder.iterdir()) == (["out.jsonl"] if to_file else []), "files")
             out.unlink(missing_ok=True)
+
+
+def test_ignored_signal():
+    """A job in the background, whose shell ignores Ctrl-C for it, goes on."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        program = start("-m", stories(), "--requests", "-", "--stream")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    program.stdin.write(lines([{"prompt": "a", "max_tokens": 1}, {"prompt": "b", "max_tokens": 1,
+                                                                  "arrival_ms": 300}]).encode())
+    program.stdin.close()
+    program.stdout.readline()
+    program.send_signal(signal.SIGINT)
+    text, err, code = end_of(program)
+    got = [json.loads(line) for line in text.splitlines()]
+    expect(code == 0 and err == b"" and got[-1]["samples"][0]["finish"] == "length", f"exit {code}, {err}, {got}")
 
 
 def test_reader_goes_away():
