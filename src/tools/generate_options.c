@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define AT(field) offsetof(generate_options, field)
-#define LEVELS "scalar, avx2, avx512, avx512bf16, amx, neon or best"
 
 /* clang-format off */
 static const generate_option options[] = {
@@ -96,7 +95,7 @@ static const generate_option options[] = {
       "results have the same bits whatever runs beside them (the default)" },
     { "--fast", NULL, NULL, generate_set_flag, AT(engine.fast), .help = "whatever is fastest, within bounds" },
     { "--threads", NULL, "N", generate_set_whole, AT(engine.n_threads), NULL, 1, 1024, .help = "of products and attention, the stepping one included (1)" },
-    { "--isa", NULL, "LEVEL", generate_set_isa, .help = "not above " LEVELS " (PKV_ISA, else best)" },
+    { "--isa", NULL, "LEVEL", generate_set_isa, .help = "not above " TOOL_LEVELS " (PKV_ISA, else best)" },
 
     { NULL, "output", .help = "output" },
     { "--stream", NULL, NULL, generate_set_flag, AT(stream), .help =

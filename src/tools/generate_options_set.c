@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEVELS "scalar, avx2, avx512, avx512bf16, amx, neon or best"
-#define DTYPES "f32, f16, bf16, e4m3, e5m2, int8 or int4"
-
 static void *field_of(generate_options *o, const generate_option *row)
 {
     return (char *)o + row->at;
@@ -165,7 +162,7 @@ bool generate_set_rng(generate_options *o, const generate_option *row, const cha
 bool generate_set_kv_dtype(generate_options *o, const generate_option *row, const char *v)
 {
     if (pkv_dtype_from_name(v, &o->engine.kv_dtype) == PKV_OK) return true;
-    return generate_complain("%s: '%.64s' is not " DTYPES, row->name, v);
+    return generate_complain("%s: '%.64s' is not " TOOL_DTYPES, row->name, v);
 }
 
 bool generate_set_weights(generate_options *o, const generate_option *row, const char *v)
@@ -196,7 +193,7 @@ bool generate_set_isa(generate_options *o, const generate_option *row, const cha
 {
     o->isa_by = row->name;
     if (pkv_isa_from_name(v, &o->engine.isa) != PKV_OK)
-        return generate_complain("%s: '%.64s' is not " LEVELS, row->name, v);
+        return generate_complain("%s: '%.64s' is not " TOOL_LEVELS, row->name, v);
     const char *reason;
     if (o->engine.isa == PKV_ISA_BEST || pkv_isa_check(o->engine.isa, &reason) == PKV_OK)
         return true;

@@ -6,7 +6,6 @@
 
 #include "tool_values.h"
 
-#define DTYPES "f32, f16, bf16, e4m3, e5m2, int8 or int4"
 #define HELP_COLUMN 24
 #define HELP_WIDTH 100
 
@@ -85,7 +84,7 @@ static bool set_value(const info_option *o, const char *text)
         if (!parse_rate(text, o->to)) wants = "bytes per second like 3.35TB/s";
         break;
     case INFO_DTYPE:
-        if (pkv_dtype_from_name(text, o->to) != PKV_OK) wants = DTYPES;
+        if (pkv_dtype_from_name(text, o->to) != PKV_OK) wants = TOOL_DTYPES;
         break;
     }
     if (wants) info_complain("%s wants %s, not '%s'", o->name, wants, text);

@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 
-#define LEVELS "scalar, avx2, avx512, avx512bf16, amx, neon or best"
+#include "tool_values.h"
 
 static bool take_level(const char *by, const char *text, pkv_isa *isa)
 {
     if (pkv_isa_from_name(text, isa) == PKV_OK) return true;
-    info_complain("%s wants " LEVELS ", not '%s'", by, text);
+    info_complain("%s wants " TOOL_LEVELS ", not '%s'", by, text);
     return false;
 }
 
@@ -35,7 +35,7 @@ int info_machine(int argc, char **argv)
     int n_places = 0;
     const info_option options[] = {
         { "--isa", NULL, "LEVEL", INFO_TEXT, &level, 0, 0, NULL,
-          "not above this level: " LEVELS " (default: the variable PKV_ISA, else best)" },
+          "not above this level: " TOOL_LEVELS " (default: the variable PKV_ISA, else best)" },
         { "--json", NULL, NULL, INFO_FLAG, &json, 0, 0, NULL, "the same as one JSON object" },
     };
     const info_verb verb = { "machine [OPTION...]",

@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* What pkv_isa_from_name and pkv_dtype_from_name take, in the words of help and complaints. */
+#define TOOL_LEVELS "scalar, avx2, avx512, avx512bf16, amx, neon or best"
+#define TOOL_DTYPES "f32, f16, bf16, e4m3, e5m2, int8 or int4"
+
 /* Decimal text times 10^scale to the nearest integer; false: not a number, negative or too big.
  * *exact tells whether anything was rounded. */
 bool tool_parse_decimal(const char *text, size_t len, int scale, int64_t *out, bool *exact);
