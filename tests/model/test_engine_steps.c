@@ -133,6 +133,94 @@ static void failed_step_of_others(void **state)
     rig_close(&r);
 }
 
+/* ---------------------------------------------------------------- failing placement */
+
+enum { ADMIT, RESERVE, SUSPEND, RESUME, N_CALLS };
+static const pkv__place_ops *real_ops;
+static int32_t fails_in[N_CALLS]; /* so many calls are good, the next is not; -1: all are */
+
+static pkv_status failing_admit(pkv__placement *p, const int32_t *ids, int32_t n, int32_t n_longest,
+                                int32_t n_seqs, int32_t watermark, int32_t *seq, int32_t *claimed)
+{
+    if (fails_in[ADMIT] >= 0 && fails_in[ADMIT]-- == 0) return PKV_E_DEVICE;
+    return real_ops->admit(p, ids, n, n_longest, n_seqs, watermark, seq, claimed);
+}
+
+static pkv_status failing_reserve(pkv__placement *p, const int32_t *seqs, const int32_t *n_tokens,
+                                  int32_t n)
+{
+    if (fails_in[RESERVE] >= 0 && fails_in[RESERVE]-- == 0) return PKV_E_DEVICE;
+    return real_ops->reserve(p, seqs, n_tokens, n);
+}
+
+static pkv_status failing_suspend(pkv__placement *p, const int32_t *seqs, int32_t n)
+{
+    if (fails_in[SUSPEND] >= 0 && fails_in[SUSPEND]-- == 0) return PKV_E_DEVICE;
+    return real_ops->suspend(p, seqs, n);
+}
+
+static pkv_status failing_resume(pkv__placement *p, const int32_t *seqs, int32_t n,
+                                 int32_t watermark)
+{
+    if (fails_in[RESUME] >= 0 && fails_in[RESUME]-- == 0) return PKV_E_DEVICE;
+    return real_ops->resume(p, seqs, n, watermark);
+}
+
+/* Call number k of one kind fails: whose it was ends with ERROR, and nobody else notices; who
+ * cannot be swapped out is computed again. Returns whether there was such a call. */
+static bool place_fails(int call, int32_t k)
+{
+    static int32_t ids[4][12];
+    engine_rig r;
+    pkv_engine_config cfg = PKV_ENGINE_CONFIG_INIT;
+    cfg.block_tokens = 4;
+    cfg.n_blocks = 1 + 12;
+    cfg.watermark_blocks = 0;
+    cfg.swap_bytes = 1 << 20;
+    cfg.preempt = PKV_PREEMPT_SWAP;
+    rig_open(&r, rig_tiny_model(3), NULL, &cfg);
+    pkv__place_ops ops = *r.engine->place->ops;
+    real_ops = r.engine->place->ops;
+    ops.admit = failing_admit;
+    ops.reserve = failing_reserve;
+    ops.suspend = failing_suspend;
+    ops.resume = failing_resume;
+    r.engine->place->ops = &ops;
+    for (int i = 0; i < N_CALLS; i++) fails_in[i] = i == call ? k : -1;
+    pkv_request q[4];
+    got *g[4];
+    for (int32_t i = 0; i < 4; i++) {
+        rig_draw(30 + (uint64_t)i, 97, ids[i], 12);
+        q[i] = rig_request(ids[i], 3 * i + 2, 14);
+        q[i].n = i == 1 ? 2 : 1;
+        q[i].sampling.temperature = 1;
+        g[i] = rig_submit(&r, &q[i]);
+    }
+    rig_run(&r);
+    const bool failed = fails_in[call] < 0;
+    int32_t n_ended = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        const bool gone = g[i]->sample[0].finish == PKV_FINISH_ERROR;
+        n_ended += gone;
+        if (gone) assert_non_null(strstr(r.log.text, "DEVICE"));
+        else got_same("place", g[i], rig_lone(&r, &q[i]));
+    }
+    assert_int_equal(n_ended, failed && call != SUSPEND);
+    r.engine->place->ops = real_ops;
+    rig_close(&r);
+    return failed;
+}
+
+static void failing_placement(void **state)
+{
+    (void)state;
+    for (int call = 0; call < N_CALLS; call++) {
+        int32_t n = 0;
+        while (n < 12 && place_fails(call, n)) n++;
+        assert_true(n > 0);
+    }
+}
+
 /* ---------------------------------------------------------------- time of events */
 
 static engine_rig *slow; /* whose clock the pass below moves on */
@@ -258,7 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failed_steps),   cmocka_unit_test(failed_step_of_others),
         cmocka_unit_test(time_of_tokens), cmocka_unit_test(steps_allocate_nothing),
-        cmocka_unit_test(time_of_steps),
+        cmocka_unit_test(time_of_steps),  cmocka_unit_test(failing_placement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
