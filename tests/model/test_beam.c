@@ -58,8 +58,10 @@ static void one_beam_is_greedy(void **state)
 
 /* ---------------------------------------------------------------- all sequences */
 
+enum { LISTED_MAX = 4 };
+
 typedef struct listed {
-    int32_t ids[4], n;
+    int32_t ids[LISTED_MAX], n;
     double score;
 } listed;
 
@@ -74,6 +76,7 @@ static void list_all(listing *l, const int32_t *prefix, int32_t n, double sum)
 {
     float logits[BEAM_MAX_VOCAB];
     double total = 0;
+    if (n >= LISTED_MAX) return; /* never: max_new is at most that, but gcc does not see it */
     beam_logits(l->model, prefix, n, logits);
     for (int32_t id = 0; id < l->model->vocab; id++) total += exp((double)logits[id]);
     for (int32_t id = 0; id < l->model->vocab; id++) {
