@@ -23,7 +23,7 @@ void out_set_goals(struct text_table *t, int32_t column, const struct bench_row 
 /* Rows [first, end) of one case of serving. */
 void out_serve_tables(const struct printer *p, int32_t first, int32_t end);
 /* A note for each paged row whose tokens per second lie below those of the longest regions, by its
- * interval. Returns how many. */
+ * interval, and for each median delay that is more than 3 % longer. Returns how many. */
 int32_t out_serve_losses(const struct printer *p);
 /* The first paged row against the longest regions; NULL: none. */
 const struct bench_row *out_serve_headline_row(const struct bench_report *report);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#define LOSS_FROM 1.03 /* below it a difference of medians is noise */
+
 static bool value_of(const struct bench_row *r, const char *name, double *out)
 {
     return bench_row_get_value(r, name, out) && !isnan(*out);
@@ -163,13 +165,46 @@ static bool is_paged_against_max(const struct bench_row *r)
            strcmp(r->versus, "max") == 0;
 }
 
+/* The same case's row of the longest regions; NULL: it was not run. */
+static const struct bench_row *max_row_of(const struct bench_report *report,
+                                          const struct bench_row *paged)
+{
+    for (int32_t i = 0; i < report->n_rows; i++)
+        if (strcmp(report->rows[i]->case_id, paged->case_id) == 0 &&
+            strncmp(report->rows[i]->label, "max", 3) == 0)
+            return report->rows[i];
+    return NULL;
+}
+
+/* More sequences at a time make each of them slower: medians that are longer than those of max. */
+static int32_t delay_losses(const struct printer *p, const struct bench_row *paged)
+{
+    static const char *const delays[] = { "ttft_p50_ms", "tpot_p50_ms", "itl_p50_ms" };
+    const struct bench_row *max = max_row_of(p->report, paged);
+    int32_t n = 0;
+    for (int k = 0; max && k < BENCH_LEN(delays); k++) {
+        double of_paged, of_max;
+        char text[320];
+        if (!bench_row_get_value(paged, delays[k], &of_paged) ||
+            !bench_row_get_value(max, delays[k], &of_max) || !(of_paged > LOSS_FROM * of_max))
+            continue;
+        snprintf(text, sizeof(text), "%s %.3g against %.3g of max: %s", delays[k], of_paged, of_max,
+                 paged->id);
+        out_note(p, text);
+        n++;
+    }
+    return n;
+}
+
 int32_t out_serve_losses(const struct printer *p)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->report->n_rows; i++) {
         const struct bench_row *r = p->report->rows[i];
         char text[320];
-        if (!is_paged_against_max(r) || r->ratio.pairs < 3 || r->ratio.lo <= 1) continue;
+        if (!is_paged_against_max(r)) continue;
+        n += delay_losses(p, r);
+        if (r->ratio.pairs < 3 || r->ratio.lo <= 1) continue;
         snprintf(text, sizeof(text), "%.3f [%.3f, %.3f] times the tokens/s of max: %s",
                  1 / r->ratio.value, 1 / r->ratio.hi, 1 / r->ratio.lo, r->id);
         out_note(p, text);

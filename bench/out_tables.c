@@ -321,7 +321,7 @@ static void losses(const struct printer *p)
     qsort(rows, (size_t)n, sizeof(*rows), compare_loss);
     out_title(
         p, "Where paging loses: every kernel case whose interval lies above 1, capacity below the "
-           "best contiguous policy, and serving below the longest regions");
+           "best contiguous policy, and serving below the longest regions, delays included");
     if (n + capacity_losses(p) + out_serve_losses(p) == 0) out_note(p, "none in this run");
     for (int32_t i = 0; i < n; i++) {
         char text[320];

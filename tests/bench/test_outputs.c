@@ -159,10 +159,24 @@ static void test_tables(void **state)
     assert_null(strstr(text, "noisy"));
 }
 
+static void add_served(const char *side, const char *label, double ttft_ms, double tpot_ms)
+{
+    struct bench_row *r = add_row("serve/a", side, 1e6);
+    r->group = GROUP_SERVE;
+    snprintf(r->label, sizeof(r->label), "%s", label);
+    set_ratio(r, 0.5, 0.4, 0.6); /* of the time: twice the tokens per second */
+    snprintf(r->versus, sizeof(r->versus), "max");
+    r->has_ratio = strcmp(side, "paged") == 0;
+    bench_row_value(r, "ttft_p50_ms", ttft_ms);
+    bench_row_value(r, "tpot_p50_ms", tpot_ms);
+}
+
 /* Every losing row, worst first, and none that does not lose. */
 static void test_losses(void **state)
 {
     (void)state;
+    add_served("paged", "paged, blocks of 16", 5.1, 37);
+    add_served("max", "max: longest context each", 5, 11);
     const char *text = tables(false);
     const char *section = expect(text, "Where paging loses");
     const char *hot = expect(section, "2.000 [1.900, 2.100] kernel/hot/paged-random (in cache)");
@@ -170,6 +184,8 @@ static void test_losses(void **state)
     assert_true(hot < cold);
     expect(section, "holds 0.67 of the best contiguous policy: capacity/x/paged:block=256");
     assert_null(strstr(section, "0.990"));
+    expect(section, "tpot_p50_ms 37 against 11 of max: serve/a/paged");
+    assert_null(strstr(section, "ttft_p50_ms 5.1 against")); /* 2 % are noise */
 }
 
 /* Both capacity ratios in one sentence, each headline with its command. */
