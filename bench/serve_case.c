@@ -284,7 +284,7 @@ static bool begin(struct serve_run *s)
         !serve_model_open(spec->model, s->load.context, &s->model, s->err))
         return false;
     if (pkv_model_get_info(s->model, &s->info) != PKV_OK)
-        return bench_fail(s->err, BENCH_USAGE, "%s: no digest", spec->model);
+        return bench_fail(s->err, BENCH_USAGE, "%s: no information", spec->model);
     if (s->info.context < s->load.context)
         return bench_fail(s->err, BENCH_USAGE,
                           "lengths of up to %d tokens, but %.100s takes %d: --scale %d makes them "

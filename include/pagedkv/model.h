@@ -77,20 +77,20 @@ typedef struct pkv_model_info {
                              embedding counts as the head where it is tied, else one row */
     size_t memory_bytes;  /* of our own; what lies in a mapped file is not in it */
     int32_t n_tensors;    /* of the file; 0 for random weights */
-    uint8_t digest[32];   /* SHA-256 over configuration and all weights as files give them: what
-                             decides K and V besides tokens */
 } pkv_model_info;
 #define PKV_MODEL_INFO_INIT                                                                        \
     {                                                                                              \
         sizeof(pkv_model_info), "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0, false, "", 0, 0, 0, -1, 0,      \
-            { 0 }, PKV_F32, 0, 0, 0, 0,                                                            \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
+            { 0 }, PKV_F32, 0, 0, 0, 0                                                             \
     }
-/* PKV_E_INVALID_ARG null; PKV_E_ABI. The first call computes the digest, O(bytes of the weights),
- * while others wait; later ones are O(1). Any thread. */
+/* PKV_E_INVALID_ARG null; PKV_E_ABI. O(1). Any thread. */
 PKV_API PKV_NODISCARD pkv_status pkv_model_get_info(const pkv_model *model, pkv_model_info *out);
+
+/* SHA-256 over configuration, weights_dtype and all weights as files give them: what decides K and
+ * V besides tokens, for pkv_ns_params.model_digest where several models share a pool.
+ * PKV_E_INVALID_ARG null. The first call reads every byte of the weights, at some hundred MB a
+ * second, while others wait; later ones are O(1). Any thread. */
+PKV_API PKV_NODISCARD pkv_status pkv_model_get_digest(const pkv_model *model, uint8_t digest[32]);
 
 typedef struct pkv_model_tensor {
     uint32_t struct_size;

@@ -176,7 +176,6 @@ static pkv_status make_placement(pkv_engine *e, const pkv_engine_config *c,
                                   .prefix_cache = !c->no_prefix_cache,
                                   .log = c->log,
                                   .alloc = c->alloc };
-    memcpy(cfg.model_digest, info->digest, sizeof(cfg.model_digest));
     const pkv_status status = pkv__placement_create(&cfg, &e->place);
     if (status != PKV_OK) return status;
     e->place->ops->usage(e->place, &usage);

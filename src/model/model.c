@@ -227,14 +227,16 @@ static void compute_digest(const pkv_model *model, uint8_t out[32])
     pkv__sha256_end(&sha, out);
 }
 
-static void get_digest(const pkv_model *model, uint8_t out[32])
+pkv_status pkv_model_get_digest(const pkv_model *model, uint8_t digest[32])
 {
+    if (!model || !digest) return PKV_E_INVALID_ARG;
     model_digest *d = model->digest;
     pthread_mutex_lock(&d->mutex);
     if (!d->known) compute_digest(model, d->bytes);
     d->known = true;
-    memcpy(out, d->bytes, sizeof(d->bytes));
+    memcpy(digest, d->bytes, sizeof(d->bytes));
     pthread_mutex_unlock(&d->mutex);
+    return PKV_OK;
 }
 
 /* ---------------------------------------------------------------- what it is */
@@ -312,7 +314,6 @@ pkv_status pkv_model_get_info(const pkv_model *model, pkv_model_info *out)
     count(&w->config, model->dtype, &info);
     info.memory_bytes = sizeof(*model) + sizeof(*model->digest) + w->memory_bytes;
     info.n_tensors = w->file ? (int32_t)pkv__tensor_file_count(w->file) : 0;
-    get_digest(model, info.digest);
     *out = info;
     return PKV_OK;
 }

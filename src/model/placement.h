@@ -27,7 +27,8 @@ typedef struct pkv__placement_config {
     size_t kv_bytes, swap_bytes;
     int32_t max_seqs, max_context;
     bool prefix_cache;
-    uint8_t model_digest[32]; /* part of the identity of content */
+    uint8_t model_digest[32]; /* part of the identity of content; 0 where the pool serves one model
+                                 alone: a digest reads all of its weights */
     pkv_logger log;
     pkv_allocator alloc;
 } pkv__placement_config;

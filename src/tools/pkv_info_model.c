@@ -131,6 +131,7 @@ static int open_model(const asked *a, info_model_facts *m)
     if (status != PKV_OK) return info_failed(&m->log, status);
     m->info = (pkv_model_info)PKV_MODEL_INFO_INIT;
     status = pkv_model_get_info(m->model, &m->info);
+    if (status == PKV_OK) status = pkv_model_get_digest(m->model, m->digest);
     if (status != PKV_OK) return info_failed(&m->log, status);
     if (pkv_kv_source_read(m->path, &none, NULL, &source) == PKV_OK)
         memcpy(m->license, source.license, sizeof(m->license));

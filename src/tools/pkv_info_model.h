@@ -12,6 +12,7 @@ typedef struct info_model_facts {
     const char *path;
     pkv_model *model;
     pkv_model_info info;
+    uint8_t digest[32];
     char license[128];
     pkv_dtype kv_dtype;
     double kv_token_bytes; /* K and V of one token in one layer */

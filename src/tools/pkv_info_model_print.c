@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-static void digest_text(const pkv_model_info *i, char out[65])
+static void digest_text(const info_model_facts *m, char out[65])
 {
-    for (size_t k = 0; k < sizeof(i->digest); k++) snprintf(out + 2 * k, 3, "%02x", i->digest[k]);
+    for (size_t k = 0; k < sizeof(m->digest); k++) snprintf(out + 2 * k, 3, "%02x", m->digest[k]);
 }
 
 /* ---------------------------------------------------------------- text */
@@ -42,7 +42,7 @@ static void print_sizes(const info_model_facts *m)
 {
     char a[INFO_TEXT_BYTES], b[INFO_TEXT_BYTES], digest[65];
     const pkv_model_info *i = &m->info;
-    digest_text(i, digest);
+    digest_text(m, digest);
     printf("weights       %s parameters kept as %s; a pass over one token reads %s\n",
            info_count_text(i->n_parameters, a), pkv_dtype_name(i->weights_dtype),
            info_bytes_text((double)i->weight_bytes, b));
@@ -203,7 +203,7 @@ int info_model_json(const info_model_facts *m)
     const info_part total = info_model_total(m);
     char digest[65];
     json_t *root = json_object();
-    digest_text(i, digest);
+    digest_text(m, digest);
     json_object_set_new(root, "path", json_string(m->path));
     json_object_set_new(root, "format", json_string(i->format));
     json_object_set_new(root, "config", config_json(i));

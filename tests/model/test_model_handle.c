@@ -177,6 +177,17 @@ static void random_weights(void **state)
     pkv_model_close(model);
 }
 
+typedef struct digest {
+    uint8_t bytes[32];
+} digest;
+
+static digest digest_of(const pkv_model *model)
+{
+    digest d;
+    assert_int_equal(pkv_model_get_digest(model, d.bytes), PKV_OK);
+    return d;
+}
+
 static void random_is_repeatable(void **state)
 {
     (void)state;
@@ -188,9 +199,9 @@ static void random_is_repeatable(void **state)
     assert_memory_equal(x->layers[2].down.data, y->layers[2].down.data, n);
     assert_memory_not_equal(x->layers[2].down.data, pkv__model_weights(other)->layers[2].down.data,
                             n);
-    const pkv_model_info i = info_of(a), j = info_of(b), k = info_of(other);
-    assert_memory_equal(i.digest, j.digest, 32);
-    assert_memory_not_equal(i.digest, k.digest, 32);
+    const digest i = digest_of(a), j = digest_of(b), k = digest_of(other);
+    assert_memory_equal(i.bytes, j.bytes, 32);
+    assert_memory_not_equal(i.bytes, k.bytes, 32);
     pkv_model_close(a);
     pkv_model_close(b);
     pkv_model_close(other);
@@ -246,8 +257,9 @@ static void digest_sees_every_byte(void **state)
     shared_path(STORIES "stories260K.bin", path, sizeof(path));
     read_bytes(path, &b);
     pkv_model *model = open_at(path, PKV_F32);
-    const pkv_model_info original = info_of(model), again = info_of(model);
-    assert_memory_equal(original.digest, again.digest, 32);
+    const digest original = digest_of(model), again = digest_of(model);
+    assert_memory_equal(original.bytes, again.bytes, 32);
+    assert_int_equal(pkv_model_get_digest(model, NULL), PKV_E_INVALID_ARG);
     pkv_model_close(model);
     scratch_folder(folder, sizeof(folder));
     write_bytes(folder, "same.bin", b.data, b.n);
@@ -263,8 +275,8 @@ static void digest_sees_every_byte(void **state)
     for (size_t k = 0; k < PKV_ARRAY_LEN(files); k++) {
         snprintf(path, sizeof(path), "%s/%s", folder, files[k].name);
         model = open_at(path, files[k].dtype);
-        const pkv_model_info info = info_of(model);
-        assert_int_equal(memcmp(info.digest, original.digest, 32) == 0, files[k].same);
+        const digest d = digest_of(model);
+        assert_int_equal(memcmp(d.bytes, original.bytes, 32) == 0, files[k].same);
         pkv_model_close(model);
     }
     bytes_free(&b);
@@ -288,7 +300,7 @@ static void digest_sees_the_configuration(void **state)
     };
     enum { N = PKV_ARRAY_LEN(more) };
     char folder[512], path[1024], config[1024];
-    uint8_t digests[N][32];
+    digest digests[N];
     bytes b = { 0 };
     shared_path(STORIES "model.safetensors", path, sizeof(path));
     read_bytes(path, &b);
@@ -298,9 +310,8 @@ static void digest_sees_the_configuration(void **state)
         const int n = snprintf(config, sizeof(config), "%s%s", base, more[k]);
         write_bytes(folder, "config.json", config, (size_t)n);
         pkv_model *model = open_at(folder, PKV_F32);
-        const pkv_model_info info = info_of(model);
-        memcpy(digests[k], info.digest, 32);
-        for (int j = 0; j < k; j++) assert_memory_not_equal(digests[j], digests[k], 32);
+        digests[k] = digest_of(model);
+        for (int j = 0; j < k; j++) assert_memory_not_equal(digests[j].bytes, digests[k].bytes, 32);
         pkv_model_close(model);
     }
     bytes_free(&b);
@@ -310,15 +321,14 @@ static void digest_sees_the_configuration(void **state)
 typedef struct asker {
     const pkv_model *model;
     pthread_barrier_t *start;
-    pkv_model_info info;
+    digest got;
 } asker;
 
 static void *ask(void *ctx)
 {
     asker *a = ctx;
-    a->info = (pkv_model_info)PKV_MODEL_INFO_INIT;
     pthread_barrier_wait(a->start);
-    return pkv_model_get_info(a->model, &a->info) == PKV_OK ? a : NULL;
+    return pkv_model_get_digest(a->model, a->got.bytes) == PKV_OK ? a : NULL;
 }
 
 static void many_threads_ask_at_once(void **state)
@@ -327,7 +337,7 @@ static void many_threads_ask_at_once(void **state)
     enum { N = 8 };
     pkv_model *model = open_stories(STORIES "stories260K.bin", PKV_F32);
     pkv_model *twin = open_stories(STORIES "stories260K.bin", PKV_F32);
-    const pkv_model_info want = info_of(twin);
+    const digest want = digest_of(twin);
     pthread_barrier_t start;
     pthread_t threads[N];
     asker askers[N];
@@ -340,7 +350,7 @@ static void many_threads_ask_at_once(void **state)
         void *done = NULL;
         assert_int_equal(pthread_join(threads[k], &done), 0);
         assert_non_null(done);
-        assert_memory_equal(askers[k].info.digest, want.digest, 32);
+        assert_memory_equal(askers[k].got.bytes, want.bytes, 32);
     }
     pthread_barrier_destroy(&start);
     pkv_model_close(model);
