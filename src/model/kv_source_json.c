@@ -12,19 +12,13 @@ typedef struct source {
     const pkv_logger *log;
 } source;
 
-static const json_t *get(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
 /* The first of the names that is there; 0 where none is. */
 #define NAMES 4
 static pkv_status read_int(const source *s, const char *const names[NAMES], int32_t max,
                            int32_t *out)
 {
     for (int k = 0; k < NAMES && names[k]; k++) {
-        const json_t *value = get(s->text, names[k]);
+        const json_t *value = pkv__config_get(s->text, names[k]);
         if (!value) continue;
         if (json_is_array(value))
             return pkv__refuse(s->log, PKV_E_UNSUPPORTED,
@@ -76,7 +70,8 @@ static pkv_status read_counts(const source *s, pkv_kv_source *out, others *o)
         const pkv_status status = read_int(s, fields[k].names, fields[k].max, fields[k].to);
         if (status != PKV_OK) return status;
     }
-    if (g->n_kv_heads == 0 && json_is_true(get(s->text, "multi_query"))) g->n_kv_heads = 1;
+    if (g->n_kv_heads == 0 && json_is_true(pkv__config_get(s->text, "multi_query")))
+        g->n_kv_heads = 1;
     if (g->latent_dim == 0) g->rope_dim = 0;
     else if (o->nope_dim > 0 && o->value_dim > 0)
         out->mla_head_dim = (o->nope_dim + g->rope_dim + o->value_dim) / 2;
@@ -131,7 +126,7 @@ static pkv_status read_layer_types(const source *s, const json_t *types, pkv_kv_
 
 static bool model_type_is(const source *s, const char *name)
 {
-    const char *type = json_string_value(get(s->text, "model_type"));
+    const char *type = json_string_value(pkv__config_get(s->text, "model_type"));
     return type && strncmp(type, name, strlen(name)) == 0;
 }
 
@@ -142,7 +137,7 @@ static pkv_status window_layers(const source *s, pkv_kv_source *out)
     int32_t period = 0, first = 0;
     pkv_status status = read_int(s, (const char *const[NAMES]){ "sliding_window_pattern" },
                                  PKV__MAX_LAYERS, &period);
-    if (status == PKV_OK && get(s->text, "use_sliding_window"))
+    if (status == PKV_OK && pkv__config_get(s->text, "use_sliding_window"))
         status =
             read_int(s, (const char *const[NAMES]){ "max_window_layers" }, PKV__MAX_LAYERS, &first);
     if (status != PKV_OK) return status;
@@ -157,8 +152,8 @@ static pkv_status read_windows(const source *s, pkv_kv_source *out)
 {
     static const char *const names[NAMES] = { "sliding_window" };
     pkv_kv_geometry *g = &out->geometry;
-    const json_t *types = get(s->text, "layer_types");
-    const json_t *use = get(s->text, "use_sliding_window");
+    const json_t *types = pkv__config_get(s->text, "layer_types");
+    const json_t *use = pkv__config_get(s->text, "use_sliding_window");
     pkv_status status = PKV_OK;
     if (!json_is_false(use)) status = read_int(s, names, PKV__MAX_CONTEXT, &g->window_tokens);
     if (status != PKV_OK) return status;
@@ -178,7 +173,7 @@ static void warn_of_others(const source *s)
                                         "hybrid_override_pattern", "num_kv_shared_layers",
                                         "cross_attention_layers",  "is_encoder_decoder" };
     for (size_t k = 0; k < PKV_ARRAY_LEN(keys); k++) {
-        const json_t *value = get(s->text, keys[k]);
+        const json_t *value = pkv__config_get(s->text, keys[k]);
         if (!value || json_is_false(value)) continue;
         if (json_is_integer(value) && json_integer_value(value) == 0) continue;
         pkv__log(s->log, PKV_LOG_WARN, "%s is not taken into account: all layers count", keys[k]);
@@ -191,10 +186,10 @@ static void warn_of_others(const source *s)
 static void count_parameters(const source *s, const others *o, pkv_kv_source *out)
 {
     const pkv_kv_geometry *g = &out->geometry;
-    const json_t *tied = get(s->text, "tie_word_embeddings");
-    const char *act = json_string_value(get(s->text, "hidden_act"));
-    if (!tied) tied = get(s->root, "tie_word_embeddings");
-    if (!act) act = json_string_value(get(s->text, "hidden_activation"));
+    const json_t *tied = pkv__config_get(s->text, "tie_word_embeddings");
+    const char *act = json_string_value(pkv__config_get(s->text, "hidden_act"));
+    if (!tied) tied = pkv__config_get(s->root, "tie_word_embeddings");
+    if (!act) act = json_string_value(pkv__config_get(s->text, "hidden_activation"));
     const bool gated = act && (strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 ||
                                strcmp(act, "gelu_pytorch_tanh") == 0);
     if (!gated || g->latent_dim > 0 || out->n_experts > 0 || out->hidden == 0 || o->ffn == 0 ||
@@ -211,9 +206,10 @@ static void count_parameters(const source *s, const others *o, pkv_kv_source *ou
 static void read_texts(const source *s, pkv_kv_source *out)
 {
     char shown[PKV__SHOWN];
-    const char *name = json_string_value(json_array_get(get(s->root, "architectures"), 0));
-    const char *license = json_string_value(get(s->root, "license")), *dtype = NULL;
-    if (!name) name = json_string_value(get(s->root, "model_type"));
+    const char *name =
+        json_string_value(json_array_get(pkv__config_get(s->root, "architectures"), 0));
+    const char *license = json_string_value(pkv__config_get(s->root, "license")), *dtype = NULL;
+    if (!name) name = json_string_value(pkv__config_get(s->root, "model_type"));
     if (name)
         snprintf(out->architecture, sizeof(out->architecture), "%s",
                  pkv__shown(name, strlen(name), shown));
@@ -222,8 +218,8 @@ static void read_texts(const source *s, pkv_kv_source *out)
                  pkv__shown(license, strlen(license), shown));
     const json_t *const objects[] = { s->text, s->root };
     for (size_t k = 0; k < PKV_ARRAY_LEN(objects) && !dtype; k++) {
-        dtype = json_string_value(get(objects[k], "dtype"));
-        if (!dtype) dtype = json_string_value(get(objects[k], "torch_dtype"));
+        dtype = json_string_value(pkv__config_get(objects[k], "dtype"));
+        if (!dtype) dtype = json_string_value(pkv__config_get(objects[k], "torch_dtype"));
     }
     if (dtype) pkv__kv_source_type(out, pkv__shown(dtype, strlen(dtype), shown));
 }
@@ -233,8 +229,8 @@ static void read_texts(const source *s, pkv_kv_source *out)
 static const json_t *text_part(const json_t *root)
 {
     static const char *const parts[] = { "text_config", "llm_config", "language_config" };
-    for (size_t k = 0; k < PKV_ARRAY_LEN(parts) && !get(root, "num_hidden_layers"); k++)
-        if (json_is_object(get(root, parts[k]))) return get(root, parts[k]);
+    for (size_t k = 0; k < PKV_ARRAY_LEN(parts) && !pkv__config_get(root, "num_hidden_layers"); k++)
+        if (json_is_object(pkv__config_get(root, parts[k]))) return pkv__config_get(root, parts[k]);
     return root;
 }
 

@@ -32,6 +32,8 @@ PKV_NODISCARD pkv_status pkv__config_check(const pkv__model_config *c, const pkv
 /* A JSON object out of the bytes of file `name`; json_decref. PKV_E_FORMAT says where it breaks. */
 PKV_NODISCARD pkv_status pkv__config_object(const char *name, const char *text, size_t bytes,
                                             const pkv_logger *log, struct json_t **out);
+/* The value of a key; null counts as not there, which is NULL. */
+const struct json_t *pkv__config_get(const struct json_t *object, const char *key);
 /* The bytes of a file beside `path`, or in it if it is a folder; pkv__file_map_close. Nothing in
  * *out and PKV_OK if it is missing and may be. */
 struct pkv__file_map;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* NULL for what is missing and for null, which mean the same in these files. */
-static const json_t *get(const json_t *object, const char *key)
+const json_t *pkv__config_get(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_null(value) ? NULL : value;
@@ -45,7 +45,8 @@ static const struct {
 static pkv_status read_architecture(const json_t *config, const pkv_logger *log,
                                     pkv__model_config *c)
 {
-    const json_t *list = get(config, "architectures"), *type = get(config, "model_type");
+    const json_t *list = pkv__config_get(config, "architectures"),
+                 *type = pkv__config_get(config, "model_type");
     const char *name = json_string_value(json_array_get(list, 0));
     const char *model_type = json_string_value(type);
     char shown[PKV__SHOWN], shown_type[PKV__SHOWN];
@@ -125,13 +126,14 @@ static pkv_status refuse_unsupported(const json_t *config, const pkv_logger *log
 {
     const char *bad = NULL;
     for (size_t k = 0; k < PKV_ARRAY_LEN(unsupported) && !bad; k++)
-        if (changes_something(get(config, unsupported[k].key), unsupported[k].neutral))
+        if (changes_something(pkv__config_get(config, unsupported[k].key), unsupported[k].neutral))
             bad = unsupported[k].key;
-    const json_t *types = get(config, "layer_types");
+    const json_t *types = pkv__config_get(config, "layer_types");
     if (types && !all_layers_full(types)) bad = "layer_types";
-    if (get(config, "sliding_window") && !json_is_false(get(config, "use_sliding_window")))
+    if (pkv__config_get(config, "sliding_window") &&
+        !json_is_false(pkv__config_get(config, "use_sliding_window")))
         bad = "sliding_window";
-    const json_t *act = get(config, "hidden_act");
+    const json_t *act = pkv__config_get(config, "hidden_act");
     const char *name = json_string_value(act);
     if (act && (!name || (strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0)))
         bad = "hidden_act";
@@ -166,7 +168,7 @@ static const struct {
 static pkv_status read_counts(const json_t *config, const pkv_logger *log, pkv__model_config *c)
 {
     for (size_t k = 0; k < PKV_ARRAY_LEN(counts); k++) {
-        const json_t *value = get(config, counts[k].key);
+        const json_t *value = pkv__config_get(config, counts[k].key);
         int32_t n;
         if (!value && counts[k].may_miss) continue;
         if (!json_is_integer(value))
@@ -190,8 +192,10 @@ static pkv_status read_counts(const json_t *config, const pkv_logger *log, pkv__
 
 static pkv_status read_others(const json_t *config, const pkv_logger *log, pkv__model_config *c)
 {
-    const json_t *eps = get(config, "rms_norm_eps"), *tied = get(config, "tie_word_embeddings");
-    const json_t *dtype = get(config, "dtype"), *older = get(config, "torch_dtype");
+    const json_t *eps = pkv__config_get(config, "rms_norm_eps"),
+                 *tied = pkv__config_get(config, "tie_word_embeddings");
+    const json_t *dtype = pkv__config_get(config, "dtype"),
+                 *older = pkv__config_get(config, "torch_dtype");
     if (eps && !json_is_number(eps))
         return pkv__refuse(log, PKV_E_FORMAT, "config.json: rms_norm_eps is no number");
     if (eps) c->norm_eps = json_number_value(eps);
@@ -209,7 +213,7 @@ static pkv_status read_others(const json_t *config, const pkv_logger *log, pkv__
 static pkv_status read_eos(const json_t *object, const char *file, const pkv_logger *log,
                            pkv__model_config *c)
 {
-    const json_t *value = get(object, "eos_token_id");
+    const json_t *value = pkv__config_get(object, "eos_token_id");
     const size_t n = json_is_array(value) ? json_array_size(value) : value != NULL;
     for (size_t k = 0; k < n; k++) {
         const json_t *id = json_is_array(value) ? json_array_get(value, k) : value;
@@ -226,7 +230,7 @@ static pkv_status read_eos(const json_t *object, const char *file, const pkv_log
 static pkv_status read_bos(const json_t *object, const char *file, const pkv_logger *log,
                            pkv__model_config *c)
 {
-    const json_t *value = get(object, "bos_token_id");
+    const json_t *value = pkv__config_get(object, "bos_token_id");
     if (!value || c->bos >= 0) return PKV_OK;
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         json_integer_value(value) >= c->vocab)

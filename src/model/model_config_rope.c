@@ -42,12 +42,6 @@ typedef struct source {
     const pkv_logger *log;
 } source;
 
-static const json_t *get(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
 static bool is_known(const char *key)
 {
     for (size_t k = 0; k < PKV_ARRAY_LEN(reals); k++)
@@ -73,14 +67,15 @@ static pkv_status refuse_unknown(const source *s)
 
 static pkv_status read_kind(const source *s, pkv__rope_config *r)
 {
-    const json_t *newer = get(s->object, "rope_type"), *older = get(s->object, "type");
+    const json_t *newer = pkv__config_get(s->object, "rope_type"),
+                 *older = pkv__config_get(s->object, "type");
     const json_t *value = newer ? newer : older;
     char shown[PKV__SHOWN];
     if (newer && older && !json_equal(newer, older))
         return pkv__refuse(s->log, PKV_E_FORMAT, "config.json: %s: rope_type and type disagree",
                            s->name);
     if (!value && json_object_size(s->object) == 0) return PKV_OK;
-    if (!value && get(s->object, "factor"))
+    if (!value && pkv__config_get(s->object, "factor"))
         return pkv__refuse(s->log, PKV_E_FORMAT, "config.json: %s has a factor and no rope_type",
                            s->name);
     if (!value) return PKV_OK;
@@ -98,7 +93,7 @@ static pkv_status read_kind(const source *s, pkv__rope_config *r)
 
 static pkv_status read_real(const source *s, const json_t *object, const char *key, double *out)
 {
-    const json_t *value = get(object, key);
+    const json_t *value = pkv__config_get(object, key);
     if (!value) return PKV_OK;
     if (!json_is_number(value))
         return pkv__refuse(s->log, PKV_E_FORMAT, "config.json: %s is no number", key);
@@ -108,7 +103,7 @@ static pkv_status read_real(const source *s, const json_t *object, const char *k
 
 static pkv_status read_list(const source *s, const char *key, double *list, int32_t *n)
 {
-    const json_t *value = get(s->object, key);
+    const json_t *value = pkv__config_get(s->object, key);
     if (!value) return PKV_OK;
     if (!json_is_array(value) || json_array_size(value) > PKV__MAX_HEAD_DIM / 2)
         return pkv__refuse(s->log, PKV_E_FORMAT, "config.json: %s is no list, or too long", key);
@@ -127,7 +122,7 @@ static pkv_status read_original(const source *s, const json_t *config, pkv__rope
                                 bool *given)
 {
     const char *key = "original_max_position_embeddings";
-    const json_t *inner = get(s->object, key), *outer = get(config, key);
+    const json_t *inner = pkv__config_get(s->object, key), *outer = pkv__config_get(config, key);
     const json_t *value = inner ? inner : outer;
     *given = value != NULL;
     if (!value) return PKV_OK;
@@ -155,7 +150,7 @@ static pkv_status read_rotary_dim(const source *s, const json_t *config, int32_t
 static pkv_status need(const source *s, pkv__rope_kind kind, bool has_original)
 {
     const char *missing = NULL;
-    const bool factor = get(s->object, "factor") != NULL;
+    const bool factor = pkv__config_get(s->object, "factor") != NULL;
     switch (kind) {
     case PKV__ROPE_DEFAULT:
         break;
@@ -165,8 +160,8 @@ static pkv_status need(const source *s, pkv__rope_kind kind, bool has_original)
         break;
     case PKV__ROPE_LLAMA3:
         if (!factor) missing = "factor";
-        else if (!get(s->object, "low_freq_factor")) missing = "low_freq_factor";
-        else if (!get(s->object, "high_freq_factor")) missing = "high_freq_factor";
+        else if (!pkv__config_get(s->object, "low_freq_factor")) missing = "low_freq_factor";
+        else if (!pkv__config_get(s->object, "high_freq_factor")) missing = "high_freq_factor";
         else if (!has_original) missing = "original_max_position_embeddings";
         break;
     case PKV__ROPE_YARN:
@@ -185,7 +180,8 @@ static void derive_factor(const source *s, const pkv__model_config *c, bool has_
 {
     const double ratio = (double)c->context / r->original_context;
     const bool by_ratio = r->kind == PKV__ROPE_LONGROPE || r->kind == PKV__ROPE_YARN;
-    if (has_original && by_ratio && !get(s->object, "factor")) r->factor = ratio > 1 ? ratio : 1;
+    if (has_original && by_ratio && !pkv__config_get(s->object, "factor"))
+        r->factor = ratio > 1 ? ratio : 1;
 }
 
 static pkv_status read_one(const source *s, const json_t *config, const pkv__model_config *c,
@@ -229,10 +225,10 @@ static bool same(const pkv__rope_config *a, const pkv__rope_config *b)
 static pkv_status read_theta(const json_t *config, const source *objects, size_t n,
                              pkv__rope_config *r)
 {
-    const json_t *top = get(config, "rope_theta");
+    const json_t *top = pkv__config_get(config, "rope_theta");
     const pkv_status status = read_real(&objects[0], config, "rope_theta", &r->theta);
     for (size_t k = 0; k < n && top && status == PKV_OK; k++) {
-        const json_t *inner = get(objects[k].object, "rope_theta");
+        const json_t *inner = pkv__config_get(objects[k].object, "rope_theta");
         if (inner && json_number_value(inner) != r->theta)
             return pkv__refuse(objects[k].log, PKV_E_FORMAT,
                                "config.json: rope_theta and %s.rope_theta disagree",
@@ -244,8 +240,9 @@ static pkv_status read_theta(const json_t *config, const source *objects, size_t
 pkv_status pkv__config_parse_rope(const struct json_t *config, const pkv_logger *log,
                                   pkv__model_config *c)
 {
-    const source objects[] = { { get(config, "rope_parameters"), "rope_parameters", log },
-                               { get(config, "rope_scaling"), "rope_scaling", log } };
+    const source objects[] = { { pkv__config_get(config, "rope_parameters"), "rope_parameters",
+                                 log },
+                               { pkv__config_get(config, "rope_scaling"), "rope_scaling", log } };
     pkv__rope_config found[2];
     int n = 0;
     pkv_status status = read_theta(config, objects, 2, &c->rope);
