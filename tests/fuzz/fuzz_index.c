@@ -1,6 +1,6 @@
 /* Fuzz target: model.safetensors.index.json, beside two shards that are right. Names in it lead
  * nowhere but to files beside it; what opens has every tensor that it names, where it says. */
-#include "fuzz.h"
+#include "fuzz_hooks.h"
 
 #include "model/tensor_internal.h"
 
@@ -65,27 +65,6 @@ static void make_folder(void)
     write_file("c", "no shard", 8);
 }
 
-static void *counted_alloc(void *ctx, size_t n, size_t align)
-{
-    ++*(long *)ctx;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    return aligned_alloc(align, (n + align - 1) / align * align);
-}
-
-static void counted_free(void *ctx, void *ptr, size_t n)
-{
-    (void)n;
-    --*(long *)ctx;
-    free(ptr);
-}
-
-static void check_log(void *ctx, pkv_log_level level, const char *text)
-{
-    (void)level;
-    ++*(int *)ctx;
-    for (; *text; text++) FUZZ_REQUIRE((unsigned char)*text >= ' ');
-}
-
 static void check_file(const pkv__tensor_file *file)
 {
     static const char *const names[] = { "a", "a2", "b", "b2" };
@@ -99,22 +78,22 @@ static void check_file(const pkv__tensor_file *file)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[128];
-    long n_live = 0;
-    int n_lines = 0;
+    fuzz_memory memory = { 0, 0 };
+    fuzz_log lines = { 0, 0 };
     pkv__tensor_file *file = NULL;
     make_folder();
     write_file(INDEX, data, size);
     path_of(INDEX, path);
     const pkv__tensor_file_config cfg = { .path = path,
-                                          .log = { check_log, &n_lines },
-                                          .alloc = { counted_alloc, counted_free, &n_live } };
+                                          .log = fuzz_logger(&lines),
+                                          .alloc = fuzz_allocator(&memory) };
     const pkv_status status = pkv__tensor_file_open(&cfg, &file);
     FUZZ_REQUIRE(status == PKV_OK || status == PKV_E_FORMAT || status == PKV_E_UNSUPPORTED ||
                  status == PKV_E_IO);
-    FUZZ_REQUIRE(n_lines == (status != PKV_OK) && (status == PKV_OK) == (file != NULL));
+    FUZZ_REQUIRE(lines.n_lines == (status != PKV_OK) && (status == PKV_OK) == (file != NULL));
     if (file) check_file(file);
     pkv__tensor_file_close(file);
-    FUZZ_REQUIRE(n_live == 0);
+    FUZZ_REQUIRE(memory.live == 0);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* Fuzz target: a whole model of llama2.c or GGUF, from its bytes to weights in memory. What opens
  * keeps to the sizes that it states; memory is bounded by the file's, and all of it is given back.
  */
-#include "fuzz.h"
+#include "fuzz_hooks.h"
 
 #include "model/forward.h"
 #include "model/model_config_internal.h"
@@ -12,31 +12,6 @@
 /* A byte of 4-bit weights becomes two floats, beside tables and the file's texts. */
 #define BYTES_PER_BYTE 96
 #define BYTES_AT_LEAST ((size_t)64 << 10)
-
-typedef struct counted {
-    size_t live, peak;
-} counted;
-
-static void *counted_alloc(void *ctx, size_t n, size_t align)
-{
-    counted *c = ctx;
-    c->live += n;
-    if (c->live > c->peak) c->peak = c->live;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    return aligned_alloc(align, (n + align - 1) / align * align);
-}
-
-static void counted_free(void *ctx, void *ptr, size_t n)
-{
-    ((counted *)ctx)->live -= n;
-    free(ptr);
-}
-
-static void check_log(void *ctx, pkv_log_level level, const char *text)
-{
-    *(int *)ctx += level == PKV_LOG_ERROR;
-    for (; *text; text++) FUZZ_REQUIRE((unsigned char)*text >= ' ');
-}
 
 static void check_matrix(const pkv__matrix *m, int32_t n, int32_t k)
 {
@@ -64,10 +39,10 @@ static void check_weights(const pkv__weights *w)
 
 static void open_model(const uint8_t *data, size_t size, const char *name, pkv_dtype dtype)
 {
-    counted memory = { 0, 0 };
-    int n_errors = 0;
-    const pkv_allocator alloc = { counted_alloc, counted_free, &memory };
-    const pkv_logger log = { check_log, &n_errors };
+    fuzz_memory memory = { 0, 0 };
+    fuzz_log lines = { 0, 0 };
+    const pkv_allocator alloc = fuzz_allocator(&memory);
+    const pkv_logger log = fuzz_logger(&lines);
     pkv__tensor_file *file = NULL;
     pkv__model_config config;
     pkv__weights weights;
@@ -84,7 +59,7 @@ static void open_model(const uint8_t *data, size_t size, const char *name, pkv_d
     }
     FUZZ_REQUIRE(status == PKV_OK || status == PKV_E_FORMAT || status == PKV_E_UNSUPPORTED ||
                  status == PKV_E_LIMIT);
-    FUZZ_REQUIRE(n_errors == (status != PKV_OK));
+    FUZZ_REQUIRE(lines.n_errors == (status != PKV_OK));
     pkv__tensor_file_close(file);
     FUZZ_REQUIRE(memory.live == 0);
     FUZZ_REQUIRE(memory.peak <= BYTES_AT_LEAST + BYTES_PER_BYTE * size);

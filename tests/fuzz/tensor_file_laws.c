@@ -1,6 +1,6 @@
 #include "tensor_file_laws.h"
 
-#include "fuzz.h"
+#include "fuzz_hooks.h"
 
 #include "model/model_config_internal.h"
 #include "model/tensor_internal.h"
@@ -12,32 +12,6 @@
  * first tables. */
 #define BYTES_PER_BYTE 64
 #define BYTES_AT_LEAST ((size_t)64 << 10)
-
-typedef struct counted {
-    size_t live, peak;
-} counted;
-
-static void *counted_alloc(void *ctx, size_t n, size_t align)
-{
-    counted *c = ctx;
-    c->live += n;
-    if (c->live > c->peak) c->peak = c->live;
-    if (align < sizeof(void *)) align = sizeof(void *);
-    return aligned_alloc(align, (n + align - 1) / align * align);
-}
-
-static void counted_free(void *ctx, void *ptr, size_t n)
-{
-    ((counted *)ctx)->live -= n;
-    free(ptr);
-}
-
-static void check_log(void *ctx, pkv_log_level level, const char *text)
-{
-    (void)ctx;
-    (void)level;
-    for (; *text; text++) FUZZ_REQUIRE((unsigned char)*text >= ' ');
-}
 
 static void check_tensor(const pkv__tensor_file *file, int64_t k, const uint8_t *data, size_t size)
 {
@@ -68,7 +42,8 @@ static void check_tensor(const pkv__tensor_file *file, int64_t k, const uint8_t 
 static void check_config(const pkv__tensor_file *file, const char *name)
 {
     pkv__model_config c;
-    const pkv_logger log = { check_log, NULL };
+    fuzz_log lines = { 0, 0 };
+    const pkv_logger log = fuzz_logger(&lines);
     const char *format = pkv__tensor_file_format(file);
     if (strcmp(format, "safetensors") == 0) return;
     const pkv_status status = pkv__model_config_read(name, file, &log, NULL, &c);
@@ -79,9 +54,10 @@ static void check_config(const pkv__tensor_file *file, const char *name)
 
 void tensor_file_laws(const uint8_t *data, size_t size, const char *name)
 {
-    counted memory = { 0, 0 };
-    const pkv_allocator alloc = { counted_alloc, counted_free, &memory };
-    const pkv_logger log = { check_log, NULL };
+    fuzz_memory memory = { 0, 0 };
+    fuzz_log lines = { 0, 0 };
+    const pkv_allocator alloc = fuzz_allocator(&memory);
+    const pkv_logger log = fuzz_logger(&lines);
     pkv__tensor_file *file = NULL;
     if (size == 0) return; /* an empty file ends before any reader */
     const pkv_status status = pkv__tensor_file_open_memory(data, size, name, &log, &alloc, &file);
