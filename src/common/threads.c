@@ -18,12 +18,12 @@
  * and touches nothing. */
 #include "common/threads.h"
 
+#include "common/clock.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A call of a millisecond comes every few: 200 us bridge the gap between layers of a model, which
@@ -72,9 +72,7 @@ static void pause_cpu(void) {}
 
 static int64_t now_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)pkv__clock_ns();
 }
 
 static bool forked(const struct pkv__threads *t)

@@ -2,11 +2,12 @@
  * of a step, so that steps allocate nothing. */
 #include "model/engine_internal.h"
 
+#include "common/clock.h"
+
 #include "model/model_handle.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_KV_BYTES ((size_t)256 << 20)
 #define MAX_SEQS 65536
@@ -68,10 +69,8 @@ static pkv_status complete_config(pkv_engine_config *c, const pkv_model_info *in
 
 static uint64_t system_clock_ns(void *ctx)
 {
-    struct timespec t;
     (void)ctx;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return pkv__clock_ns();
 }
 
 /* ---------------------------------------------------------------- memory */

@@ -5,14 +5,13 @@
  * A pass that fails is undone as a whole: nothing was committed, its jobs end with ERROR. */
 #include "model/engine_internal.h"
 
+#include "common/clock.h"
+
 #include <string.h>
-#include <time.h>
 
 double pkv__engine_seconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return 1e-9 * (double)pkv__clock_ns();
 }
 
 /* ---------------------------------------------------------------- who came */

@@ -14,6 +14,7 @@
  * Fast: the batch goes to attention whole, and products of many rows in an order of their own. */
 #include "model/forward.h"
 
+#include "common/clock.h"
 #include "common/threads.h"
 #include "model/gemm_dnnl.h"
 #include "model/model_ops.h"
@@ -21,7 +22,6 @@
 #include "pagedkv/moves.h"
 
 #include <string.h>
-#include <time.h>
 
 /* Rows times query heads per kv head that attention takes as short; docs/numerics.md. */
 #define SHORT_STATES 32
@@ -157,9 +157,7 @@ void pkv__forward_destroy(pkv__forward *fwd)
 
 static double now_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)pkv__clock_ns();
 }
 
 void pkv__forward_get_times(const pkv__forward *fwd, pkv__forward_times *out)

@@ -1,12 +1,12 @@
 /* pkv-fragsim paper: rebuild the figures of the PagedAttention paper and say which hold. */
 #include "fragsim_paper.h"
 #include "fragsim_outputs.h"
+#include "tool_clock.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Everything the command owns. */
 typedef struct paper {
@@ -250,24 +250,17 @@ static bool write_paper(const paper_report *rep)
 
 /* ---------------------------------------------------------------- command */
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static int run_paper(paper *p)
 {
     paper_report *rep = &p->report;
-    const double begin = seconds_now();
+    const double begin = tool_clock_s();
     if (!draw_samples(p) || !make_jobs(p)) return FRAGSIM_ERROR;
     const pkv_status status = fragsim_simulate(
         p->jobs, PAPER_SEEDS * rep->n_runs, rep->opts->threads, fragsim_shows_progress(rep->opts));
     if (status == PKV_E_CORRUPT) return FRAGSIM_NOTHING_DONE;
     if (status != PKV_OK) return FRAGSIM_ERROR;
     judge_all(rep);
-    const double end = seconds_now();
+    const double end = tool_clock_s();
     if (!write_paper(rep)) return FRAGSIM_ERROR;
     if (!rep->opts->quiet)
         fprintf(stderr, "%d simulations in %.2f s\n", PAPER_SEEDS * rep->n_runs, end - begin);

@@ -5,8 +5,8 @@
  * On a terminal the line is written over and taken away at the end; elsewhere, where only
  * --progress asks for it, each line stays. */
 #include "fragsim_jobs.h"
+#include "tool_clock.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #define SHOW_EVERY_S 0.2 /* faster than this nobody can read */
@@ -16,20 +16,13 @@ bool fragsim_shows_progress(const fragsim_options *opts)
     return !opts->quiet && (opts->force_progress || isatty(STDERR_FILENO));
 }
 
-static double clock_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 void fragsim_progress_begin(fragsim_progress *p, bool show, int64_t total)
 {
     p->show = show;
     p->terminal = show && isatty(STDERR_FILENO);
     p->total = total;
     atomic_init(&p->done, 0);
-    p->started_at_s = clock_s();
+    p->started_at_s = tool_clock_s();
     p->shown_at_s = p->started_at_s - SHOW_EVERY_S; /* the first one at once */
     pthread_mutex_init(&p->lock, NULL);
 }
@@ -61,7 +54,7 @@ void fragsim_progress_step(void *ctx, int64_t n_done, int64_t n_total)
     part->counted = n_done;
     /* whoever finds the line in use leaves it: the other one shows as much */
     if (!p->show || pthread_mutex_trylock(&p->lock) != 0) return;
-    const double now_s = clock_s();
+    const double now_s = tool_clock_s();
     if (now_s - p->shown_at_s >= SHOW_EVERY_S) {
         p->shown_at_s = now_s;
         show_line(p, now_s);

@@ -2,6 +2,7 @@
  * that end the program are looked for between two steps, so that nothing of it runs in a handler.
  */
 #include "generate.h"
+#include "tool_clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,9 +18,7 @@
 static uint64_t clock_ns(void *ctx)
 {
     (void)ctx;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    return tool_clock_ns();
 }
 
 /* ---------------------------------------------------------------- events */

@@ -1,10 +1,10 @@
 /* Figures of a run on stderr: a table for people, JSON and Prometheus text for programs; and how
  * far a run is. */
 #include "generate.h"
+#include "tool_clock.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SHOW_EVERY_S 0.2 /* faster than this nobody can read */
@@ -141,13 +141,6 @@ void generate_print_stats(const generate_run *run)
 
 /* ---------------------------------------------------------------- progress */
 
-static double clock_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 void generate_progress_begin(generate_progress *p, const generate_run *run)
 {
     const bool terminal = isatty(STDERR_FILENO);
@@ -155,14 +148,14 @@ void generate_progress_begin(generate_progress *p, const generate_run *run)
     const bool seen = generate_prints_text(run->opts) && isatty(fileno(run->sink.file));
     *p = (generate_progress){ .show = run->opts->progress || (terminal && !seen),
                               .terminal = terminal,
-                              .started_s = clock_s() };
+                              .started_s = tool_clock_s() };
     p->shown_s = p->started_s - SHOW_EVERY_S; /* the first one at once */
 }
 
 void generate_progress_step(generate_progress *p, const generate_run *run,
                             const pkv_step_report *report)
 {
-    const double now = clock_s();
+    const double now = tool_clock_s();
     if (!p->show || now - p->shown_s < SHOW_EVERY_S) return;
     p->shown_s = now;
     pkv_engine_stats s = PKV_ENGINE_STATS_INIT;

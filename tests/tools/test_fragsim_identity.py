@@ -22,7 +22,8 @@ from tap_main import Skip
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = sorted([*ROOT.glob("src/tools/fragsim*.c"), ROOT / "src/tools/tool_file.c", ROOT / "src/tools/tool_values.c",
+SOURCES = sorted([*ROOT.glob("src/tools/fragsim*.c"),
+                  *(ROOT / f"src/tools/tool_{name}.c" for name in ("clock", "file", "values")),
                   *ROOT.glob("src/sim/*.c"), *ROOT.glob("src/common/*.c"), *ROOT.glob("src/blockmgr/*.c")])
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", f"-I{ROOT}/include", f"-I{ROOT}/src", f"-I{ROOT}/src/tools"]
 BUILDS = [(compiler, level) for compiler in ("gcc", "clang") for level in ("-O0", "-O3")]
