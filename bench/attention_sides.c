@@ -27,7 +27,7 @@ pkv_status attn_run_layer(struct attn_side *s, int32_t layer)
     struct attn_problem *p = s->place->problem;
     const struct attn_memory *m = &s->place->memory;
     return pkv_attn_run(s->backend, &p->q, &m->k[layer], &m->v[layer], &s->batch, &s->opts,
-                        a->workspace, a->workspace_bytes, &p->out, NULL);
+                        a->workspace, a->workspace_bytes, NULL, &p->out, NULL);
 }
 
 void attn_call_run(void *ctx)

@@ -78,7 +78,7 @@ static void attend(struct cascade *c, const pkv_attn_batch *batch, bool causal, 
     pkv_attn_opts opts = PKV_ATTN_OPTS_INIT;
     opts.causal = causal;
     const pkv_status status = pkv_attn_run(c->backend, &q, &c->k, &c->v, batch, &opts, c->workspace,
-                                           c->workspace_bytes, &out, lse_data ? &lse : NULL);
+                                           c->workspace_bytes, NULL, &out, lse_data ? &lse : NULL);
     if (c->status == PKV_OK) c->status = status;
 }
 
@@ -112,7 +112,7 @@ static void run_cascade(struct cascade *c)
     const pkv_tensor3 o[2] = { rows(c, c->out[1]), rows(c, c->out[2]) };
     const pkv_lse lse[2] = { { c->lse[0], H_Q, 1, 0 }, { c->lse[1], H_Q, 1, 0 } };
     pkv_tensor3 out = rows(c, c->out[0]);
-    const pkv_status status = pkv_states_merge(c->backend, o, lse, 2, &out, NULL);
+    const pkv_status status = pkv_states_merge(c->backend, o, lse, 2, NULL, &out, NULL);
     if (c->status == PKV_OK) c->status = status;
 }
 

@@ -77,8 +77,9 @@ static void attend(struct latent *m, bool paged)
     batch.kv_len = m->kv_len;
     batch.table = paged ? m->table.ids : NULL;
     batch.table_stride = m->table.stride;
-    const pkv_status status = pkv_attn_mla_run(m->backend, &q, &q_rope, &latent, &rope, &batch,
-                                               &opts, m->workspace, m->workspace_bytes, &out, NULL);
+    const pkv_status status =
+        pkv_attn_mla_run(m->backend, &q, &q_rope, &latent, &rope, &batch, &opts, m->workspace,
+                         m->workspace_bytes, NULL, &out, NULL);
     if (m->status == PKV_OK) m->status = status;
 }
 

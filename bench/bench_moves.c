@@ -111,7 +111,7 @@ static void call_blocks_copy(void *ctx)
     for (int32_t i = 0; i < n; i++)
         m->copies[i] = (pkv_block_copy){ ids[i], ids[n + i], BLOCK_TOKENS, 0 };
     note_status(m, pkv_blocks_copy(m->backend, m->pool.base, m->block_bytes, m->n_blocks, m->copies,
-                                   n, NULL, 0));
+                                   n, NULL, 0, NULL));
 }
 
 static void call_gather(void *ctx)
@@ -119,8 +119,8 @@ static void call_gather(void *ctx)
     struct moves *m = ctx;
     const int32_t n = m->size.n_blocks, *ids = next_ids(m, n);
     char *dst = next_flat(m, (size_t)n * m->block_bytes);
-    note_status(
-        m, pkv_blocks_gather(m->backend, m->pool.base, m->block_bytes, m->n_blocks, ids, n, dst));
+    note_status(m, pkv_blocks_gather(m->backend, m->pool.base, m->block_bytes, m->n_blocks, ids, n,
+                                     dst, NULL));
 }
 
 static void call_scatter(void *ctx)
@@ -128,8 +128,8 @@ static void call_scatter(void *ctx)
     struct moves *m = ctx;
     const int32_t n = m->size.n_blocks, *ids = next_ids(m, n);
     const char *src = next_flat(m, (size_t)n * m->block_bytes);
-    note_status(
-        m, pkv_blocks_scatter(m->backend, src, ids, n, m->pool.base, m->block_bytes, m->n_blocks));
+    note_status(m, pkv_blocks_scatter(m->backend, src, ids, n, m->pool.base, m->block_bytes,
+                                      m->n_blocks, NULL));
 }
 
 static pkv_tensor3 rows_at(char *data, int32_t n)
@@ -148,7 +148,7 @@ static void write_rows(struct moves *m, int32_t n, pkv_kv_view *k_view, pkv_kv_v
     args.slots = m->slots;
     args.k_view = k_view;
     args.v_view = v_view;
-    note_status(m, pkv_kv_write(m->backend, &args));
+    note_status(m, pkv_kv_write(m->backend, &args, NULL));
 }
 
 /* Slots of n tokens that follow each other, in random blocks. */
@@ -190,7 +190,7 @@ static void call_kv_gather(void *ctx)
     const int32_t n = m->size.n_tokens;
     prefill_slots(m, n);
     pkv_tensor3 out = rows_at(next_flat(m, (size_t)n * ROW_BYTES), n);
-    note_status(m, pkv_kv_gather(m->backend, &m->k, m->slots, &out, NULL));
+    note_status(m, pkv_kv_gather(m->backend, &m->k, m->slots, &out, NULL, NULL));
 }
 
 static void call_merge(void *ctx)
@@ -205,7 +205,7 @@ static void call_merge(void *ctx)
         o[s].data = m->states + s * n * DIM;
         lse[s] = (pkv_lse){ m->lse + s * n, h, 1, 0 };
     }
-    note_status(m, pkv_states_merge(m->backend, o, lse, N_STATES, &out, NULL));
+    note_status(m, pkv_states_merge(m->backend, o, lse, N_STATES, NULL, &out, NULL));
 }
 
 /* ---------------------------------------------------------------- correctness */

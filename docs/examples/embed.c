@@ -32,7 +32,8 @@ static void run_work(const struct engine *e, const pkv_block_work *w)
 {
     pkv_store_info_t at = PKV_STORE_INFO_INIT;
     TRY(pkv_store_info(e->store, &at));
-    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, w->copy, w->n_copy, NULL, 0));
+    TRY(pkv_blocks_copy(e->be, at.base, at.block_bytes, N_BLOCKS, w->copy, w->n_copy, NULL, 0,
+                        NULL));
 }
 
 /* Compute tokens [first, first + n) of a sequence with room for them; returns the next token. In
@@ -55,10 +56,10 @@ static int32_t forward(const struct engine *e, pkv_seq seq, int first, const int
         pkv_tensor3 to = { out, PKV_F32, Q_HEADS, DIM, n, Q_HEADS * DIM, DIM };
         TRY(pkv_store_views(e->store, layer, &k_view, &v_view));
         pkv_kv_write_args w = { sizeof w, &tk, &tv, slots, &k_view, &v_view, .bad = NULL };
-        TRY(pkv_kv_write(e->be, &w));
+        TRY(pkv_kv_write(e->be, &w, NULL));
         pkv_attn_batch b = { sizeof b, 1, row, row_len, NULL, &kv_len, .q_indptr = q_indptr };
         TRY(pkv_attn_run(e->be, &tq, &k_view, &v_view, &b, &(pkv_attn_opts)PKV_ATTN_OPTS_INIT,
-                         workspace, sizeof workspace, &to, NULL)); /* takes a whole batch */
+                         workspace, sizeof workspace, NULL, &to, NULL)); /* takes a whole batch */
     }
     TRY(pkv_seq_commit(e->mgr, seq, &(pkv_tokens){ ids, n, NULL, 0 }, PKV_STEP_NONE));
     return (int32_t)(1000.f * out[(n - 1) * Q_HEADS * DIM]);

@@ -54,14 +54,13 @@ typedef struct pkv_attn_batch {
     const int32_t *q_pos;        /* [n_rows] or NULL; positions of the rows, same for their keys */
     uint8_t q_detached;          /* 1: the rows' own keys are not among these keys (prefix pass of a
                                     cascade): key j stands at kv_pos0 + j, always; needs q_pos */
-    uint8_t reserved[7];         /* 0 */
+    uint8_t reserved[3];         /* 0 */
+    int32_t max_q_len;           /* no q_len is larger (0: unknown), or rows are unspecified; CUDA
+                                    starts only the kernels it takes; changes no bit. CPU: unread */
 } pkv_attn_batch;
 #define PKV_ATTN_BATCH_INIT                                                                        \
     {                                                                                              \
-        sizeof(pkv_attn_batch), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0,                       \
-        {                                                                                          \
-            0, 0, 0, 0, 0, 0, 0                                                                    \
-        }                                                                                          \
+        sizeof(pkv_attn_batch), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, { 0, 0, 0 }, 0        \
     }
 
 typedef struct pkv_attn_opts {
@@ -79,13 +78,16 @@ typedef struct pkv_attn_opts {
     uint8_t causal;       /* 0 or 1 */
     uint8_t int8_qk;      /* 0 or 1: 1 lets K of PKV_I8 be multiplied in integers, with q rounded to
                              15 bits per row and head: faster, with a bound of its own */
-    uint8_t reserved[6];  /* 0 */
-    uint32_t *bad;        /* 4 words, see pkv_attn_run and views.h; or NULL */
+    uint8_t invariant;    /* 0 or 1: 1 makes the bits of a sequence independent of the rest of the
+                             batch on CUDA as well; the CPU's always are */
+    uint8_t reserved[1];  /* 0 */
+    int32_t invariant_chunk; /* keys that CUDA computes in one go then: multiple of 64; 0: 1024.
+                                Another chunk, other bits */
+    uint32_t *bad;           /* 4 words, see pkv_attn_run and views.h; or NULL */
 } pkv_attn_opts;
 #define PKV_ATTN_OPTS_INIT                                                                         \
     {                                                                                              \
-        sizeof(pkv_attn_opts), 0.f, 0.f, -1, -1, NULL, NULL, NULL, 0, 1, 0, { 0, 0, 0, 0, 0, 0 },  \
-            NULL                                                                                   \
+        sizeof(pkv_attn_opts), 0.f, 0.f, -1, -1, NULL, NULL, NULL, 0, 1, 0, 0, { 0 }, 0, NULL      \
     }
 
 /* [n_rows][n_heads] float32, natural logarithm unless base2; data NULL: not wanted. */
@@ -95,11 +97,31 @@ typedef struct pkv_lse {
     uint8_t base2; /* 0 or 1 */
 } pkv_lse;
 
+/* Where things run (backend.h). On the CPU: on the calling thread and the backend's; `stream` is
+ * not looked at. On CUDA: put on `stream` (a cudaStream_t; NULL: the default stream) without
+ * waiting, allocating or asking the device anything; data of tensors and views, arrays of the
+ * batch, alibi, sink, mask, bad, lse and workspace are device memory that stays as it is until the
+ * stream has passed; the call returns PKV_OK once all is enqueued, what is wrong with tables stands
+ * in `bad` then (one offender, not the first), and PKV_E_DEVICE means that a launch failed: outputs
+ * are undefined, the next call is not affected. Calls may be captured in a graph, which is replayed
+ * after the arrays on the device have changed: same n_seqs and rows of q, any lengths. */
+
 /* Bytes of workspace that pkv_attn_run needs for these dims, whatever the batch. Pure.
  * PKV_E_INVALID_ARG (more than 2^16 heads, too), PKV_E_UNSUPPORTED as pkv_attn_run. */
 PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace(const pkv_backend *be, int32_t n_q_heads,
                                                     int32_t n_kv_heads, int32_t k_dim,
                                                     int32_t v_dim, size_t *workspace_bytes);
+/* The same for calls with opts->invariant, of which CUDA keeps a state per chunk of keys: of
+ * batches of at most max_seqs sequences and max_keys keys in all (the sum of kv_len). chunk: as
+ * invariant_chunk. On the CPU: as above. */
+PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace_invariant(
+    const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim,
+    int32_t max_seqs, int64_t max_keys, int32_t chunk, size_t *workspace_bytes);
+/* Make fresh memory a workspace, of any operation; once, and again after PKV_E_DEVICE. On CUDA the
+ * results are right without, but a sequence's keys are then not shared among blocks of threads: one
+ * long sequence takes far longer. On the CPU nothing happens. PKV_E_INVALID_ARG, PKV_E_DEVICE. */
+PKV_API PKV_NODISCARD pkv_status pkv_workspace_init(pkv_backend *be, void *workspace,
+                                                    size_t workspace_bytes, void *stream);
 
 /* Attention as defined above. Reads q, k, v and the batch arrays; writes all rows of `out` and, if
  * wanted, `lse` (NULL: not wanted) that belong to a sequence, empty rows included; other rows, and
@@ -120,8 +142,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_run(pkv_backend *be, const pkv_tensor3
                                               const pkv_kv_view *k, const pkv_kv_view *v,
                                               const pkv_attn_batch *batch,
                                               const pkv_attn_opts *opts, void *workspace,
-                                              size_t workspace_bytes, pkv_tensor3 *out,
-                                              pkv_lse *lse);
+                                              size_t workspace_bytes, void *stream,
+                                              pkv_tensor3 *out, pkv_lse *lse);
 
 /* Name of the kernel that pkv_attn_run would choose for a sequence of q_len rows of such a call
  * ("attention_short_f16_avx512"); static string, NULL if the arguments are invalid. */
@@ -144,7 +166,7 @@ PKV_API const char *pkv_attn_kernel_name(const pkv_backend *be, const pkv_tensor
 PKV_API PKV_NODISCARD pkv_status
 pkv_attn_mla_run(pkv_backend *be, const pkv_tensor3 *q_latent, const pkv_tensor3 *q_rope,
                  const pkv_kv_view *latent, const pkv_kv_view *rope, const pkv_attn_batch *batch,
-                 const pkv_attn_opts *opts, void *workspace, size_t workspace_bytes,
+                 const pkv_attn_opts *opts, void *workspace, size_t workspace_bytes, void *stream,
                  pkv_tensor3 *out, pkv_lse *lse);
 PKV_API PKV_NODISCARD pkv_status pkv_attn_mla_workspace(const pkv_backend *be, int32_t n_q_heads,
                                                         int32_t latent_dim, int32_t rope_dim,
@@ -161,7 +183,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_mla_workspace(const pkv_backend *be, i
 PKV_API PKV_NODISCARD pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch,
                                                  const pkv_attn_opts *opts, int64_t n_rows,
                                                  int32_t n_blocks, int32_t block_tokens,
-                                                 uint32_t *bad);
+                                                 uint32_t *bad, void *stream);
 
 /* Combine partial results over disjoint key sets: states o[s], lse[s], s < n_states, all of the
  * same shape. M = max lse_s; M = -inf gives (0, -inf); else w_s = e^(lse_s - M),
@@ -175,7 +197,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_table_check(pkv_backend *be, const pkv_attn
  * On failure nothing is written. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o,
                                                   const pkv_lse *lse, int32_t n_states,
-                                                  pkv_tensor3 *out, pkv_lse *out_lse);
+                                                  void *stream, pkv_tensor3 *out, pkv_lse *out_lse);
 
 #ifdef __cplusplus
 }

@@ -28,12 +28,13 @@ typedef enum pkv_isa {
     PKV_ISA_AVX512 = 3,
     PKV_ISA_AVX512BF16 = 4,
     PKV_ISA_AMX = 5,
-    PKV_ISA_NEON = 16
+    PKV_ISA_NEON = 16,
+    PKV_ISA_CUDA = 64 /* no level: kernels of a CUDA backend */
 } pkv_isa;
 
-/* "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon", "best"; "?" for an unknown value.
- * from_name is the reverse and answers PKV_E_INVALID_ARG for anything else. Programs pass the value
- * of PKV_ISA through it. */
+/* "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon", "cuda", "best"; "?" for an unknown
+ * value. from_name is the reverse and answers PKV_E_INVALID_ARG for anything else. Programs pass
+ * the value of PKV_ISA through it. */
 PKV_API const char *pkv_isa_name(pkv_isa isa);
 PKV_API pkv_status pkv_isa_from_name(const char *name, pkv_isa *out);
 
@@ -79,9 +80,35 @@ typedef struct pkv_cpu_config {
  * *out is untouched. */
 PKV_API PKV_NODISCARD pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cfg,
                                                         pkv_backend **out);
+
+typedef struct pkv_cuda_config {
+    uint32_t struct_size;
+    int32_t device;      /* ordinal; -1: the calling thread's current one */
+    int32_t max_sms;     /* streaming multiprocessors that attention is spread over; 0: all. Leaves
+                            some to other streams; in the default mode, other numbers, other bits */
+    pkv_allocator alloc; /* for the handle; {NULL, NULL, NULL}: malloc family */
+    pkv_logger log;
+} pkv_cuda_config;
+#define PKV_CUDA_CONFIG_INIT                                                                       \
+    {                                                                                              \
+        sizeof(pkv_cuda_config), -1, 0, { NULL, NULL, NULL },                                      \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+
+/* A backend whose kernels run on a CUDA device of compute capability 8.0 or above. The device is
+ * asked for its properties here and never again; calls are made with that device current.
+ *   PKV_E_UNSUPPORTED  built without CUDA, no driver, no such device, too old a one, or one for
+ *                      which this build has no code (the log says which)
+ *   PKV_E_INVALID_ARG, PKV_E_ABI, PKV_E_NO_MEMORY, PKV_E_DEVICE
+ * On failure *out is untouched. */
+PKV_API PKV_NODISCARD pkv_status pkv_backend_create_cuda(const pkv_cuda_config *cfg,
+                                                         pkv_backend **out);
 /* NULL is fine. No call may be using the backend. */
 PKV_API void pkv_backend_destroy(pkv_backend *be);
-/* Tasks that operations are cut into: n_threads of the configuration, at least 1. 0 for NULL. */
+/* Tasks that operations are cut into: n_threads of the configuration, at least 1; 1 of CUDA. 0 for
+ * NULL. */
 PKV_API int32_t pkv_backend_threads(const pkv_backend *be);
 
 typedef enum pkv_op {
@@ -101,6 +128,11 @@ typedef struct pkv_kernel_desc {
     pkv_dtype dtype; /* of K and V (attention, kv_write) or of the states; moves: PKV_I8 (bytes) */
     char name[48];   /* "attention_short_f16_avx512" */
     char covers[96]; /* in words: what shapes and options it takes */
+    /* CUDA only, else 0: */
+    int32_t min_sm;       /* 80: compute capability 8.0 */
+    int32_t registers;    /* per thread, as compiled for this device */
+    int32_t shared_bytes; /* per block of threads */
+    int32_t blocks_per_sm;
 } pkv_kernel_desc;
 
 /* Kernel number `idx` of this backend, best first within an operation; the dispatcher takes the

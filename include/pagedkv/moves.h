@@ -1,5 +1,10 @@
 /* Moves of KV bytes: new rows into their slots, rows out of a store, blocks to blocks.
  *
+ * Where things run, and what `stream` is: attention.h. Lists of blocks and copies, and shapes, lie
+ * on the host whatever the backend, and are free again when the call returns; pools, slots and rows
+ * are device memory on CUDA. The contiguous side of gather and scatter may also be host memory that
+ * the device can reach: page-locked.
+ *
  * A slot is block_id * block_tokens + offset, int64. Block 0 is the null block, which stays zero:
  * nothing is ever written to it. All functions run on the calling thread and the backend's; no
  * number of threads and no level changes one bit of what is written (but, from level to level, the
@@ -90,7 +95,8 @@ typedef struct pkv_kv_write_args {
  * between tokens that compute them), PKV_E_UNSUPPORTED (a dtype or dim without a kernel), PKV_E_ABI
  * (struct_size). The dtype of the rows is independent of the store's. Threads: any number at once
  * that write different slots. O(bytes). */
-PKV_API PKV_NODISCARD pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args);
+PKV_API PKV_NODISCARD pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args,
+                                              void *stream);
 
 /* ---------------------------------------------------------------- rows out of a store */
 
@@ -101,7 +107,7 @@ PKV_API PKV_NODISCARD pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_writ
  * write nothing: PKV_E_INVALID_ARG, PKV_E_UNSUPPORTED. `bad`: 4 sticky words or NULL. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_kv_gather(pkv_backend *be, const pkv_kv_view *view,
                                                const int64_t *slots, pkv_tensor3 *out,
-                                               uint32_t *bad);
+                                               uint32_t *bad, void *stream);
 
 /* ---------------------------------------------------------------- whole blocks */
 
@@ -117,25 +123,35 @@ PKV_API PKV_NODISCARD pkv_status pkv_kv_gather(pkv_backend *be, const pkv_kv_vie
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, size_t block_bytes,
                                                  int32_t n_blocks, const pkv_block_copy *copies,
                                                  int32_t n_copies, const pkv_kv_shape *shapes,
-                                                 int32_t n_shapes);
+                                                 int32_t n_shapes, void *stream);
 
 /* Zero the blocks of a pkv_block_work. Ids in [1, n_blocks), repeats allowed; anything else:
  * PKV_E_INVALID_ARG, nothing is written. O(bytes). */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes,
-                                                 int32_t n_blocks, const int32_t *ids, int32_t n);
+                                                 int32_t n_blocks, const int32_t *ids, int32_t n,
+                                                 void *stream);
+
+/* Blocks [first, first + n) all of one byte, the null block too: how memory that the store cannot
+ * reach gets its zero block 0, and how debugging finds reads of what was never written (0xff: NaN).
+ * PKV_E_INVALID_ARG: a range outside [0, n_blocks); nothing is written. O(bytes). */
+PKV_API PKV_NODISCARD pkv_status pkv_blocks_fill(pkv_backend *be, void *pool, size_t block_bytes,
+                                                 int32_t n_blocks, int32_t first, int32_t n,
+                                                 uint8_t byte, void *stream);
 
 /* Swap out, send, export: dst[i] = block ids[i], [n] x block_bytes, bytes as they are. Ids in
  * [0, n_blocks), repeats allowed; anything else: PKV_E_INVALID_ARG, nothing is written. dst must
  * not overlap the pool. */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_gather(pkv_backend *be, const void *pool,
                                                    size_t block_bytes, int32_t n_blocks,
-                                                   const int32_t *ids, int32_t n, void *dst);
+                                                   const int32_t *ids, int32_t n, void *dst,
+                                                   void *stream);
 
 /* Swap in: block ids[i] = src[i]. Ids in [1, n_blocks), none twice (checked as the dst of
  * pkv_blocks_copy: PKV_E_NO_MEMORY); anything else: PKV_E_INVALID_ARG, nothing is written. */
 PKV_API PKV_NODISCARD pkv_status pkv_blocks_scatter(pkv_backend *be, const void *src,
                                                     const int32_t *ids, int32_t n, void *pool,
-                                                    size_t block_bytes, int32_t n_blocks);
+                                                    size_t block_bytes, int32_t n_blocks,
+                                                    void *stream);
 
 #ifdef __cplusplus
 }

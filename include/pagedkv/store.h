@@ -1,4 +1,5 @@
-/* The store: the bytes of the blocks. One slab on the host in the canonical layout.
+/* The store: the bytes of the blocks. One slab in the canonical layout, on the host or in memory of
+ * a device that the caller brings.
  *
  *   slab    [n_blocks] x block_bytes                block_bytes rounded up to 512
  *   block   [layer][kv_head][K,V][token][dim]       K and V of one head lie side by side
@@ -29,12 +30,15 @@ typedef struct pkv_store_config {
     bool huge_pages;     /* ask the OS for huge pages (Linux: MADV_HUGEPAGE); ignored with memory */
     void *memory;        /* NULL: the store maps its own; else caller's, 64-byte aligned, of at */
     size_t memory_bytes; /* least n_blocks * block_bytes; it stays the caller's */
+    bool on_device; /* memory is a device's, 256-byte aligned, and not touched: block 0 is to be
+                       zeroed with pkv_blocks_fill */
     pkv_allocator alloc; /* for the handle only; {NULL, NULL, NULL}: malloc family */
     pkv_logger log;
 } pkv_store_config;
 #define PKV_STORE_CONFIG_INIT                                                                      \
     {                                                                                              \
-        sizeof(pkv_store_config), { 0, 0, 0, 0, PKV_F16 }, 0, true, NULL, 0, { NULL, NULL, NULL }, \
+        sizeof(pkv_store_config), { 0, 0, 0, 0, PKV_F16 }, 0, true, NULL, 0, false,                \
+            { NULL, NULL, NULL },                                                                  \
         {                                                                                          \
             NULL, NULL                                                                             \
         }                                                                                          \
@@ -56,11 +60,12 @@ typedef struct pkv_store_info_t {
     size_t block_bytes;
     void *base; /* block i lies at base + i * block_bytes */
     bool owns_memory;
+    bool on_device;
     bool huge_pages; /* the OS accepted the advice; no promise that it follows it */
 } pkv_store_info_t;
 #define PKV_STORE_INFO_INIT                                                                        \
     {                                                                                              \
-        sizeof(pkv_store_info_t), { 0, 0, 0, 0, PKV_F16 }, 0, 0, NULL, false, false                \
+        sizeof(pkv_store_info_t), { 0, 0, 0, 0, PKV_F16 }, 0, 0, NULL, false, false, false         \
     }
 /* What the store is. out->struct_size is set by the caller. PKV_E_INVALID_ARG: null; PKV_E_ABI:
  * struct_size; *out is then untouched. */

@@ -17,6 +17,7 @@ static const struct {
     { "avx512bf16", PKV_ISA_AVX512BF16, PKV_HAVE_AVX512BF16 },
     { "amx", PKV_ISA_AMX, PKV_HAVE_AMX },
     { "neon", PKV_ISA_NEON, PKV_HAVE_NEON },
+    { "cuda", PKV_ISA_CUDA, false }, /* no level of a CPU: pkv_backend_create_cuda */
 };
 
 static int find_level(pkv_isa isa)
@@ -58,6 +59,7 @@ static enum pkv__level_state level_state(const struct pkv__cpu_levels *cpu, pkv_
         return cpu->neon;
     case PKV_ISA_BEST:
     case PKV_ISA_SCALAR:
+    case PKV_ISA_CUDA:
         break;
     }
     return PKV__LEVEL_PRESENT;
@@ -141,6 +143,7 @@ void pkv_backend_destroy(pkv_backend *be)
 {
     if (!be) return;
     const pkv_allocator alloc = be->alloc;
+    if (be->device) be->device->destroy(be);
     pkv__threads_destroy(be->threads);
     pkv__free(&alloc, be, sizeof(*be));
 }

@@ -226,6 +226,8 @@ static pkv_status check_batch(const pkv_logger *log, const pkv_attn_batch *b, in
     if (!b->q_indptr && n_rows < b->n_seqs)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: %d sequences of one row, %lld rows of q",
                            b->n_seqs, (long long)n_rows);
+    if (b->max_q_len < 0)
+        return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: max_q_len is %d", b->max_q_len);
     if (b->q_detached > 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "batch: q_detached is neither 0 nor 1");
     if (b->q_detached && !b->q_pos)
@@ -248,6 +250,11 @@ static pkv_status check_opts(const pkv_logger *log, const pkv_attn_opts *o)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: causal is neither 0 nor 1");
     if (o->int8_qk > 1)
         return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: int8_qk is neither 0 nor 1");
+    if (o->invariant > 1 || !pkv__invariant_chunk_valid(o->invariant_chunk))
+        return pkv__refuse(log, PKV_E_INVALID_ARG,
+                           "opts: invariant is neither 0 nor 1, or invariant_chunk, %d, no "
+                           "multiple of 64",
+                           o->invariant_chunk);
     if (!all_zero(o->reserved, sizeof(o->reserved)))
         return pkv__refuse(log, PKV_E_INVALID_ARG, "opts: reserved bytes are not 0");
     if (!aligned(o->alibi, sizeof(float)) || !aligned(o->sink, sizeof(float)) ||

@@ -79,6 +79,8 @@ pkv_status pkv_kernel_info(const pkv_backend *be, int32_t idx, pkv_kernel_desc *
 {
     if (!be || idx < 0 || !out) return PKV_E_INVALID_ARG;
     if (out->struct_size != sizeof(*out)) return PKV_E_ABI;
+    out->min_sm = out->registers = out->shared_bytes = out->blocks_per_sm = 0;
+    if (be->device) return be->device->kernel_info(be, idx, out);
     struct listing l = { idx, out };
     const bool found = list_attention(&l, &be->kernels) || list_moves(&l, &be->kernels) ||
                        list_rest(&l, &be->kernels);

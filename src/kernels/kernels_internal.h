@@ -14,6 +14,7 @@
 
 #include "common/common.h"
 #include "pagedkv/attention.h"
+#include "pagedkv/moves.h"
 
 #include <math.h>
 
@@ -238,6 +239,16 @@ size_t pkv__attn_work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t n_
  * the largest of what the kernels need, each of which says so in its own constant or function. */
 size_t pkv__attn_scratch_bytes(int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim);
 
+/* Keys of a chunk in invariant mode, of opts->invariant_chunk. */
+static inline bool pkv__invariant_chunk_valid(int32_t chunk)
+{
+    return chunk >= 0 && chunk % 64 == 0;
+}
+static inline int32_t pkv__invariant_chunk(int32_t chunk)
+{
+    return chunk > 0 ? chunk : 1024;
+}
+
 /* Checks of public arguments, shared by the entries. Each logs what it refuses. An output is a
  * tensor, or an lse, whose rows do not overlap. */
 pkv_status pkv__check_tensor(const pkv_logger *log, const char *name, const pkv_tensor3 *t,
@@ -269,8 +280,51 @@ void pkv__report_bad(uint32_t *sticky, const uint32_t bad[4]);
 /* The same, and the status that attention answers. */
 pkv_status pkv__verdict(const pkv_logger *log, uint32_t *sticky, const uint32_t bad[4]);
 
+/* What a backend other than the CPU's does once the public entry has checked all host values, with
+ * the entry's arguments. */
+struct pkv__device_ops {
+    /* chunk 0: default mode; else invariant, of batches up to max_seqs and max_keys. */
+    pkv_status (*attn_workspace)(const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads,
+                                 int32_t k_dim, int32_t v_dim, int32_t max_seqs, int64_t max_keys,
+                                 int32_t chunk, size_t *bytes);
+    pkv_status (*mla_workspace)(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,
+                                int32_t rope_dim, size_t *bytes);
+    pkv_status (*workspace_init)(pkv_backend *be, void *workspace, size_t bytes, void *stream);
+    /* Of the calls `bad` is unset: opts->bad is the device's. */
+    pkv_status (*attn)(pkv_backend *be, const struct pkv__attn_call *c, void *workspace,
+                       size_t bytes, void *stream);
+    pkv_status (*mla)(pkv_backend *be, const struct pkv__mla_call *c, void *workspace, size_t bytes,
+                      void *stream);
+    pkv_status (*states_merge)(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse *lse,
+                               int32_t n_states, void *stream, const pkv_tensor3 *out,
+                               const pkv_lse *out_lse);
+    pkv_status (*table_check)(pkv_backend *be, const pkv_attn_batch *batch,
+                              const pkv_attn_opts *opts, int64_t n_rows, int32_t n_blocks,
+                              int32_t block_tokens, uint32_t *bad, void *stream);
+    pkv_status (*kv_write)(pkv_backend *be, const pkv_kv_write_args *args, void *stream);
+    pkv_status (*kv_gather)(pkv_backend *be, const pkv_kv_view *view, const int64_t *slots,
+                            const pkv_tensor3 *out, uint32_t *bad, void *stream);
+    pkv_status (*blocks_copy)(pkv_backend *be, void *pool, size_t block_bytes,
+                              const pkv_block_copy *copies, int32_t n, const pkv_kv_shape *shapes,
+                              void *stream);
+    pkv_status (*blocks_zero)(pkv_backend *be, void *pool, size_t block_bytes, const int32_t *ids,
+                              int32_t n, void *stream);
+    pkv_status (*blocks_fill)(pkv_backend *be, void *pool, size_t block_bytes, int32_t first,
+                              int32_t n, uint8_t byte, void *stream);
+    pkv_status (*blocks_gather)(pkv_backend *be, const void *pool, size_t block_bytes,
+                                const int32_t *ids, int32_t n, void *dst, void *stream);
+    pkv_status (*blocks_scatter)(pkv_backend *be, const void *src, const int32_t *ids, int32_t n,
+                                 void *pool, size_t block_bytes, void *stream);
+    /* NULL: there is no kernel for it. */
+    const char *(*attn_name)(const pkv_backend *be, const struct pkv__attn_call *c, int32_t q_len);
+    pkv_status (*kernel_info)(const pkv_backend *be, int32_t idx, pkv_kernel_desc *out);
+    void (*destroy)(pkv_backend *be);
+};
+
 /* A backend is its configuration, its table and its threads; read-only after creation. */
 struct pkv_backend {
+    const struct pkv__device_ops *device; /* NULL: the CPU; else all below `log` is unused but */
+    void *device_state;                   /* this */
     pkv_allocator alloc;
     pkv_logger log;
     struct pkv__cpu_kernels kernels;

@@ -125,12 +125,13 @@ static pkv_status check_args(const pkv_logger *log, const pkv_kv_view *view, con
 }
 
 pkv_status pkv_kv_gather(pkv_backend *be, const pkv_kv_view *view, const int64_t *slots,
-                         pkv_tensor3 *out, uint32_t *bad)
+                         pkv_tensor3 *out, uint32_t *bad, void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     const pkv_status status = check_args(&be->log, view, slots, out, bad);
     if (status != PKV_OK) return status;
 
+    if (be->device) return be->device->kv_gather(be, view, slots, out, bad, stream);
     struct gather g = { .be = be, .view = view, .slots = slots, .out = out };
     const size_t n = (size_t)out->n_rows * (size_t)out->n_heads * (size_t)out->dim;
     g.n_tasks = pkv__move_tasks(be, n * sizeof(float)); /* read and written, roughly */

@@ -219,12 +219,13 @@ static int64_t valid_tokens(const pkv_kv_write_args *a)
     return pkv__max_i32(*a->n_valid, 0);
 }
 
-pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args)
+pkv_status pkv_kv_write(pkv_backend *be, const pkv_kv_write_args *args, void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     const pkv_status status = pkv__check_kv_write(&be->log, args);
     if (status != PKV_OK) return status;
 
+    if (be->device) return be->device->kv_write(be, args, stream);
     struct write w = { .be = be, .a = args, .n_tokens = valid_tokens(args) };
     const size_t n_kv = (size_t)w.n_tokens * (row_elems(args->k) + row_elems(args->v));
     const size_t n_q = (size_t)w.n_tokens * row_elems(args->q);

@@ -105,7 +105,7 @@ static void merge_share(void *ctx, int32_t task)
 }
 
 pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse *lse,
-                            int32_t n_states, pkv_tensor3 *out, pkv_lse *out_lse)
+                            int32_t n_states, void *stream, pkv_tensor3 *out, pkv_lse *out_lse)
 {
     if (!be) return PKV_E_INVALID_ARG;
     if (!o || !lse || n_states < 1)
@@ -114,6 +114,7 @@ pkv_status pkv_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse
     pkv_status status = check_states(&be->log, o, lse, n_states);
     if (status == PKV_OK) status = check_result(&be->log, o, lse, n_states, out, out_lse);
     if (status != PKV_OK) return status;
+    if (be->device) return be->device->states_merge(be, o, lse, n_states, stream, out, out_lse);
     struct merge g = {
         .be = be, .o = o, .lse = lse, .n_states = n_states, .out = out, .out_lse = out_lse
     };

@@ -27,6 +27,14 @@ size_t pkv__mla_scratch_bytes(int32_t n_q_heads, int32_t latent_dim, int32_t rop
     return pkv__align_up(scalar > tile ? scalar : tile, PKV_CACHE_LINE);
 }
 
+static pkv_status work_bytes(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,
+                             int32_t rope_dim, size_t *bytes)
+{
+    if (be->device) return be->device->mla_workspace(be, n_q_heads, latent_dim, rope_dim, bytes);
+    *bytes = pkv__mla_work_bytes(be, n_q_heads, latent_dim, rope_dim);
+    return PKV_OK;
+}
+
 pkv_status pkv_attn_mla_workspace(const pkv_backend *be, int32_t n_q_heads, int32_t latent_dim,
                                   int32_t rope_dim, size_t *workspace_bytes)
 {
@@ -35,8 +43,7 @@ pkv_status pkv_attn_mla_workspace(const pkv_backend *be, int32_t n_q_heads, int3
         return pkv__refuse(&be->log, PKV_E_INVALID_ARG, "mla workspace: %d heads", n_q_heads);
     const pkv_status status = check_dims(&be->log, latent_dim, rope_dim);
     if (status != PKV_OK) return status;
-    *workspace_bytes = pkv__mla_work_bytes(be, n_q_heads, latent_dim, rope_dim);
-    return PKV_OK;
+    return work_bytes(be, n_q_heads, latent_dim, rope_dim, workspace_bytes);
 }
 
 static pkv_status check_views(const pkv_logger *log, const pkv_kv_view *latent,
@@ -95,7 +102,10 @@ static pkv_status check_outputs(const pkv_logger *log, const struct pkv__mla_cal
 static pkv_status check_workspace(const pkv_backend *be, const struct pkv__mla_call *c,
                                   const void *workspace, size_t bytes)
 {
-    const size_t need = pkv__mla_work_bytes(be, c->attn.q->n_heads, c->attn.q->dim, c->rope->dim);
+    size_t need;
+    const pkv_status status =
+        work_bytes(be, c->attn.q->n_heads, c->attn.q->dim, c->rope->dim, &need);
+    if (status != PKV_OK) return status;
     return pkv__check_workspace(&be->log, workspace, bytes, need);
 }
 
@@ -152,7 +162,7 @@ void pkv__mla_unit(pkv__mla_fn fn, const struct pkv__mla_call *c, const struct p
 pkv_status pkv_attn_mla_run(pkv_backend *be, const pkv_tensor3 *q_latent, const pkv_tensor3 *q_rope,
                             const pkv_kv_view *latent, const pkv_kv_view *rope,
                             const pkv_attn_batch *batch, const pkv_attn_opts *opts, void *workspace,
-                            size_t workspace_bytes, pkv_tensor3 *out, pkv_lse *lse)
+                            size_t workspace_bytes, void *stream, pkv_tensor3 *out, pkv_lse *lse)
 {
     if (!be) return PKV_E_INVALID_ARG;
     if (lse && !lse->data) lse = NULL;
@@ -180,6 +190,7 @@ pkv_status pkv_attn_mla_run(pkv_backend *be, const pkv_tensor3 *q_latent, const 
     c.attn.scale =
         opts->scale != 0.f ? opts->scale : 1.f / sqrtf((float)(q_latent->dim + rope->dim));
     c.attn.group = q_latent->n_heads;
+    if (be->device) return be->device->mla(be, &c, workspace, workspace_bytes, stream);
     struct pkv__attn_call units = c.attn;
     pkv_kv_view groups = *latent; /* as many "kv heads" as there are groups of query heads */
     units.group = unit_heads(be, q_latent->n_heads, q_latent->n_rows);

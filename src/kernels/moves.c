@@ -233,7 +233,7 @@ static void run_moves(struct moves *m)
 
 pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, size_t block_bytes, int32_t n_blocks,
                            const pkv_block_copy *copies, int32_t n_copies,
-                           const pkv_kv_shape *shapes, int32_t n_shapes)
+                           const pkv_kv_shape *shapes, int32_t n_shapes, void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, copies, n_copies);
@@ -242,6 +242,8 @@ pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, size_t block_bytes, int3
         status = check_shapes(&be->log, block_bytes, copies, n_copies, shapes, n_shapes);
     if (status == PKV_OK) status = check_conflict(be, copies, NULL, n_copies);
     if (status != PKV_OK || n_copies == 0) return status;
+    if (be->device)
+        return be->device->blocks_copy(be, pool, block_bytes, copies, n_copies, shapes, stream);
     struct moves m = { .be = be,
                        .block_bytes = block_bytes,
                        .dst = pool,
@@ -257,12 +259,13 @@ pkv_status pkv_blocks_copy(pkv_backend *be, void *pool, size_t block_bytes, int3
 }
 
 pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes, int32_t n_blocks,
-                           const int32_t *ids, int32_t n)
+                           const int32_t *ids, int32_t n, void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, ids, n);
     if (status == PKV_OK) status = check_ids(&be->log, "blocks_zero", ids, n, 1, n_blocks);
     if (status != PKV_OK || n == 0) return status;
+    if (be->device) return be->device->blocks_zero(be, pool, block_bytes, ids, n, stream);
     struct moves m = { .be = be,
                        .block_bytes = block_bytes,
                        .dst = pool,
@@ -274,14 +277,30 @@ pkv_status pkv_blocks_zero(pkv_backend *be, void *pool, size_t block_bytes, int3
     return PKV_OK;
 }
 
+pkv_status pkv_blocks_fill(pkv_backend *be, void *pool, size_t block_bytes, int32_t n_blocks,
+                           int32_t first, int32_t n, uint8_t byte, void *stream)
+{
+    if (!be) return PKV_E_INVALID_ARG;
+    const pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, pool, n);
+    if (status != PKV_OK || n == 0) return status;
+    if (first < 0 || n > n_blocks - first)
+        return pkv__refuse(&be->log, PKV_E_INVALID_ARG, "blocks_fill: %d blocks from %d on, of %d",
+                           n, first, n_blocks);
+    if (be->device) return be->device->blocks_fill(be, pool, block_bytes, first, n, byte, stream);
+    memset((char *)pool + (size_t)first * block_bytes, byte, (size_t)n * block_bytes);
+    return PKV_OK;
+}
+
 pkv_status pkv_blocks_gather(pkv_backend *be, const void *pool, size_t block_bytes,
-                             int32_t n_blocks, const int32_t *ids, int32_t n, void *dst)
+                             int32_t n_blocks, const int32_t *ids, int32_t n, void *dst,
+                             void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, ids, n);
     if (status == PKV_OK) status = check_apart(&be->log, pool, block_bytes, n_blocks, dst, n);
     if (status == PKV_OK) status = check_ids(&be->log, "blocks_gather", ids, n, 0, n_blocks);
     if (status != PKV_OK || n == 0) return status;
+    if (be->device) return be->device->blocks_gather(be, pool, block_bytes, ids, n, dst, stream);
     struct moves m = { .be = be,
                        .block_bytes = block_bytes,
                        .dst = dst,
@@ -294,7 +313,7 @@ pkv_status pkv_blocks_gather(pkv_backend *be, const void *pool, size_t block_byt
 }
 
 pkv_status pkv_blocks_scatter(pkv_backend *be, const void *src, const int32_t *ids, int32_t n,
-                              void *pool, size_t block_bytes, int32_t n_blocks)
+                              void *pool, size_t block_bytes, int32_t n_blocks, void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     pkv_status status = check_pool(&be->log, pool, block_bytes, n_blocks, ids, n);
@@ -302,6 +321,7 @@ pkv_status pkv_blocks_scatter(pkv_backend *be, const void *src, const int32_t *i
     if (status == PKV_OK) status = check_ids(&be->log, "blocks_scatter", ids, n, 1, n_blocks);
     if (status == PKV_OK) status = check_conflict(be, NULL, ids, n);
     if (status != PKV_OK || n == 0) return status;
+    if (be->device) return be->device->blocks_scatter(be, src, ids, n, pool, block_bytes, stream);
     struct moves m = { .be = be,
                        .block_bytes = block_bytes,
                        .dst = pool,

@@ -51,7 +51,8 @@ static pkv_status check_args(const pkv_logger *log, const pkv_attn_batch *batch,
 }
 
 pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch, const pkv_attn_opts *opts,
-                           int64_t n_rows, int32_t n_blocks, int32_t block_tokens, uint32_t *bad)
+                           int64_t n_rows, int32_t n_blocks, int32_t block_tokens, uint32_t *bad,
+                           void *stream)
 {
     if (!be) return PKV_E_INVALID_ARG;
     const pkv_attn_opts none = PKV_ATTN_OPTS_INIT;
@@ -59,6 +60,9 @@ pkv_status pkv_table_check(pkv_backend *be, const pkv_attn_batch *batch, const p
         check_args(&be->log, batch, opts ? opts : &none, n_rows, n_blocks, block_tokens, bad);
     if (status != PKV_OK) return status;
 
+    if (be->device)
+        return be->device->table_check(be, batch, opts, n_rows, n_blocks, block_tokens, bad,
+                                       stream);
     const pkv_tensor3 q = { .n_rows = n_rows };
     const pkv_kv_view k = { .n_blocks = n_blocks, .block_tokens = block_tokens };
     uint32_t found[4] = { 0, 0, 0, 0 };

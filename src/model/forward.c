@@ -305,7 +305,7 @@ static pkv_status write_kv(const pkv__forward *f, const pkv__batch *b, pkv_kv_vi
     args.pos = b->positions;
     args.n_rope_pos = f->cfg.max_positions;
     args.rot_dim = c->rope.rotary_dim;
-    return say_bad(f, pkv_kv_write(f->cfg.backend, &args), "kv_write", bad);
+    return say_bad(f, pkv_kv_write(f->cfg.backend, &args, NULL), "kv_write", bad);
 }
 
 typedef struct attn_call {
@@ -330,8 +330,9 @@ static pkv_status attend(const attn_call *a, int32_t seq, int32_t n, const int32
     batch.kv_len = kv_len;
     batch.q_indptr = q_indptr;
     opts.bad = bad;
-    const pkv_status status = pkv_attn_run(a->f->cfg.backend, &q, a->k, a->v, &batch, &opts,
-                                           a->f->workspace, a->f->workspace_bytes, &out, NULL);
+    const pkv_status status =
+        pkv_attn_run(a->f->cfg.backend, &q, a->k, a->v, &batch, &opts, a->f->workspace,
+                     a->f->workspace_bytes, NULL, &out, NULL);
     return say_bad(a->f, status, "attention", bad);
 }
 

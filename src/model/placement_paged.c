@@ -238,7 +238,7 @@ static pkv_status carry_out(pkv__paged *p, const pkv_block_copy *copies, int32_t
     pkv_status status = PKV_OK;
     for (int32_t i = 0; i < n && status == PKV_OK; i += PKV__MOVES_AT_ONCE)
         status = pkv_blocks_copy(p->backend, p->pool, p->base.block_bytes, p->n_blocks, copies + i,
-                                 pkv__min_i32(n - i, PKV__MOVES_AT_ONCE), &p->shape, 1);
+                                 pkv__min_i32(n - i, PKV__MOVES_AT_ONCE), &p->shape, 1, NULL);
     return status;
 }
 

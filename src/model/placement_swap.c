@@ -24,9 +24,9 @@ static pkv_status move_bytes(pkv__paged *p, bool out, int32_t n)
             if (p->moves[end].host != p->moves[end - 1].host + 1) break;
         uint8_t *host = p->host_pool + (size_t)p->moves[i].host * p->base.block_bytes;
         status = out ? pkv_blocks_gather(p->backend, p->pool, p->base.block_bytes, p->n_blocks,
-                                         p->move_ids + i, end - i, host)
+                                         p->move_ids + i, end - i, host, NULL)
                      : pkv_blocks_scatter(p->backend, host, p->move_ids + i, end - i, p->pool,
-                                          p->base.block_bytes, p->n_blocks);
+                                          p->base.block_bytes, p->n_blocks, NULL);
     }
     if (status == PKV_OK) p->n_swapped_bytes += (int64_t)n * (int64_t)p->base.block_bytes;
     return status;

@@ -21,7 +21,8 @@
 /* Two sizes of pages exist on x86-64 that a kernel hands out unasked, 4 KiB and 2 MiB; the larger
  * is also what arm64 uses with 4 KiB base pages. A slab that starts on one can be all huge. */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define MEMORY_ALIGN 64 /* of caller's memory: no block starts inside a cache line */
+#define MEMORY_ALIGN 64  /* of caller's memory: no block starts inside a cache line */
+#define DEVICE_ALIGN 256 /* of a device's: as its allocators give it */
 
 struct pkv_store {
     pkv_kv_shape shape;
@@ -29,7 +30,7 @@ struct pkv_store {
     struct pkv__kv_layout layout;
     uint8_t *base;    /* [n_blocks] x block_bytes */
     size_t map_bytes; /* of our mapping, from base on; 0: the memory is the caller's */
-    bool huge_pages;
+    bool huge_pages, on_device;
     pkv_allocator alloc;
     pkv_logger log;
 };
@@ -63,6 +64,9 @@ static pkv_status check_memory(const pkv_store_config *cfg, size_t slab_bytes)
     if ((uintptr_t)cfg->memory % MEMORY_ALIGN != 0)
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG, "store: memory is not %d-byte aligned",
                            MEMORY_ALIGN);
+    if (cfg->on_device && (uintptr_t)cfg->memory % DEVICE_ALIGN != 0)
+        return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
+                           "store: memory of a device is not %d-byte aligned", DEVICE_ALIGN);
     if (cfg->memory_bytes < slab_bytes)
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
                            "store: memory has %zu bytes, %d blocks need %zu", cfg->memory_bytes,
@@ -102,6 +106,9 @@ pkv_status pkv_store_create(const pkv_store_config *cfg, pkv_store **out)
     if (!pkv__allocator_valid(&cfg->alloc))
         return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG, "store: the allocator has one function");
     pkv_status status = slab_size(cfg, &layout, &slab_bytes);
+    if (status == PKV_OK && cfg->on_device && !cfg->memory)
+        return pkv__refuse(&cfg->log, PKV_E_INVALID_ARG,
+                           "store: on_device needs memory: the store has none of a device");
     if (status == PKV_OK && cfg->memory) status = check_memory(cfg, slab_bytes);
     if (status != PKV_OK) return status;
 
@@ -111,10 +118,11 @@ pkv_status pkv_store_create(const pkv_store_config *cfg, pkv_store **out)
                           .n_blocks = cfg->n_blocks,
                           .layout = layout,
                           .base = cfg->memory,
+                          .on_device = cfg->on_device,
                           .alloc = cfg->alloc,
                           .log = cfg->log };
     if (cfg->memory) {
-        memset(store->base, 0, layout.block_bytes);
+        if (!cfg->on_device) memset(store->base, 0, layout.block_bytes);
         *out = store;
         return PKV_OK;
     }
@@ -147,6 +155,7 @@ pkv_status pkv_store_info(const pkv_store *store, pkv_store_info_t *out)
     out->block_bytes = store->layout.block_bytes;
     out->base = store->base;
     out->owns_memory = store->map_bytes > 0;
+    out->on_device = store->on_device;
     out->huge_pages = store->huge_pages;
     return PKV_OK;
 }

@@ -94,7 +94,7 @@ static void merge_and_judge(struct check *c, const struct attn_problem *p,
     mem[n] = hostile_create(parts[0].o_bytes, 0xff);
     out.data = mem[n].data;
     out_lse.data = malloc(parts[0].lse_bytes + 1);
-    const pkv_status status = pkv_states_merge(c->be, o, lse, n, &out, &out_lse);
+    const pkv_status status = pkv_states_merge(c->be, o, lse, n, NULL, &out, &out_lse);
     CHECK(c, status == PKV_OK, "merge of %d parts: %s", n, pkv_status_name(status));
     const struct merged m = { p, n, route, out.data, out_lse.data };
     if (status == PKV_OK) judge(c, &m);

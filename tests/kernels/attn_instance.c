@@ -317,9 +317,10 @@ pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_re
     const pkv_status status =
         inst->problem->is_mla
             ? pkv_attn_mla_run(c->be, &inst->q, &inst->q_rope, &inst->k, &inst->v, &inst->batch,
-                               &inst->opts, inst->workspace, inst->workspace_bytes, &inst->out, lse)
+                               &inst->opts, inst->workspace, inst->workspace_bytes, NULL,
+                               &inst->out, lse)
             : pkv_attn_run(c->be, &inst->q, &inst->k, &inst->v, &inst->batch, &inst->opts,
-                           inst->workspace, inst->workspace_bytes, &inst->out, lse);
+                           inst->workspace, inst->workspace_bytes, NULL, &inst->out, lse);
     for (int i = 0; i < inst->n_mem; i++)
         CHECK(c, hostile_intact(&inst->mem[i]), "something was written in front of a buffer");
     collect(c, inst, result);

@@ -144,8 +144,8 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     const char *name = pkv_attn_kernel_name(c->be, &s->q, &s->k, &s->v, &batch, &opts, p->q_len[0]);
     const struct attn_route route = { c->isa, name && strstr(name, "_short_"), false };
     if (status == PKV_OK)
-        status = pkv_attn_run(c->be, &s->q, &s->k, &s->v, &batch, &opts, work.data, bytes, &s->out,
-                              &s->lse);
+        status = pkv_attn_run(c->be, &s->q, &s->k, &s->v, &batch, &opts, work.data, bytes, NULL,
+                              &s->out, &s->lse);
     CHECK(c, status == PKV_OK || bad[0] == PKV_BAD_NULL_BLOCK, "status %s, bad %#x",
           pkv_status_name(status), (unsigned)bad[0]);
     collect(s, p, &r);

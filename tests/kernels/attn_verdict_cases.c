@@ -59,7 +59,7 @@ static void same_verdict(struct check *c, const struct attn_instance *inst, pkv_
 {
     uint32_t bad[4] = { 0 };
     const pkv_status status = pkv_table_check(c->be, &inst->batch, opts, inst->q.n_rows,
-                                              inst->k.n_blocks, inst->k.block_tokens, bad);
+                                              inst->k.n_blocks, inst->k.block_tokens, bad, NULL);
     CHECK(c, status == attn, "%s: status %s, of attention %s", what, pkv_status_name(status),
           pkv_status_name(attn));
     CHECK(c, memcmp(bad, inst->bad, sizeof(bad)) == 0,
@@ -109,7 +109,7 @@ static void clean(struct check *c)
     attn_build(c, &p, &layout, &inst);
     memcpy(bad, old, sizeof(bad));
     const pkv_status status = pkv_table_check(c->be, &inst.batch, &inst.opts, inst.q.n_rows,
-                                              inst.k.n_blocks, inst.k.block_tokens, bad);
+                                              inst.k.n_blocks, inst.k.block_tokens, bad, NULL);
     CHECK(c, status == PKV_OK && memcmp(bad, old, sizeof(bad)) == 0,
           "a clean table: status %s, bad %#x %u %u %u", pkv_status_name(status), (unsigned)bad[0],
           (unsigned)bad[1], (unsigned)bad[2], (unsigned)bad[3]);

@@ -131,8 +131,8 @@ static void partial(struct check *c)
     snprintf(c->shape, sizeof(c->shape), "%d copies, %d blocks of %zu bytes, %d shapes%s", n,
              p.n_blocks, p.block_bytes, p.n_shapes, wrong ? ", one thing wrong" : "");
     pkv_backend *be = split ? kv_backend(c, c->isa, 3) : c->be;
-    const pkv_status status =
-        pkv_blocks_copy(be, p.pool.mem.data, bytes, p.n_blocks, list, n, p.shapes, p.n_shapes);
+    const pkv_status status = pkv_blocks_copy(be, p.pool.mem.data, bytes, p.n_blocks, list, n,
+                                              p.shapes, p.n_shapes, NULL);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     for (int32_t i = 0; i < n && !wrong; i++) image_copy(&p, &list[i]);
     for (size_t i = 0; i < p.pool.mem.bytes; i++)

@@ -143,7 +143,7 @@ static void make_store(const struct accuracy *a, const struct accuracy_set *set,
     args.k_view = &s->view[0];
     args.v_view = &s->view[1];
     args.slots = slots;
-    must(pkv_kv_write(a->be, &args), "kv_write");
+    must(pkv_kv_write(a->be, &args, NULL), "kv_write");
     free(slots);
 }
 
@@ -168,7 +168,7 @@ static float *read_back(const struct accuracy *a, const struct accuracy_set *set
                         v->dim };
     for (int32_t t = 0; t < set->n_tokens; t++)
         slots[t] = (int64_t)s->table[t / BLOCK] * BLOCK + t % BLOCK;
-    must(pkv_kv_gather(a->be, v, slots, &out, NULL), "kv_gather");
+    must(pkv_kv_gather(a->be, v, slots, &out, NULL, NULL), "kv_gather");
     free(slots);
     return out.data;
 }
@@ -207,8 +207,8 @@ static float *attend(const struct accuracy *a, const struct accuracy_set *set,
     must(pkv_attn_workspace(a->be, set->n_q_heads, set->n_kv_heads, set->dim, set->dim, &bytes),
          "workspace");
     void *workspace = room(bytes);
-    must(pkv_attn_run(a->be, &q, &s->view[0], &s->view[1], &batch, &opts, workspace, bytes, &out,
-                      NULL),
+    must(pkv_attn_run(a->be, &q, &s->view[0], &s->view[1], &batch, &opts, workspace, bytes, NULL,
+                      &out, NULL),
          "attention");
     free(workspace);
     free(q.data);

@@ -65,7 +65,7 @@ static void attend(void *ctx)
 {
     struct call *c = ctx;
     bench_must(pkv_attn_run(c->be, &c->q, &c->k, &c->v, &c->batch, &c->opts, c->workspace,
-                            c->workspace_bytes, &c->out, NULL));
+                            c->workspace_bytes, NULL, &c->out, NULL));
 }
 
 static const char *name_of(const struct call *c, int32_t q_len)

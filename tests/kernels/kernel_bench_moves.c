@@ -143,7 +143,7 @@ static bool own_kernel(const struct bench *b, int level, pkv_op op, pkv_dtype dt
 static void write_rows(void *ctx)
 {
     const struct move_call *c = ctx;
-    bench_must(pkv_kv_write(c->be, &c->args));
+    bench_must(pkv_kv_write(c->be, &c->args, NULL));
 }
 
 static void prepare_write(struct moves *m, struct move_call *c, int level, pkv_dtype dtype,
@@ -205,7 +205,7 @@ static void bench_write(struct moves *m)
 static void gather_rows(void *ctx)
 {
     struct move_call *c = ctx;
-    bench_must(pkv_kv_gather(c->be, &c->views[0], c->m->slots, &c->out, NULL));
+    bench_must(pkv_kv_gather(c->be, &c->views[0], c->m->slots, &c->out, NULL, NULL));
 }
 
 static void bench_gather(struct moves *m)
@@ -240,8 +240,8 @@ static void copy_blocks(void *ctx)
     const struct move_call *c = ctx;
     const struct moves *m = c->m;
     bench_must(pkv_blocks_copy(c->be, m->pool[c->dtype], m->block_bytes[c->dtype], N_BLOCKS,
-                               c->copies, c->n, c->partial ? &m->shape[c->dtype] : NULL,
-                               c->partial));
+                               c->copies, c->n, c->partial ? &m->shape[c->dtype] : NULL, c->partial,
+                               NULL));
 }
 
 static void fetch_blocks(void *ctx)
@@ -249,7 +249,7 @@ static void fetch_blocks(void *ctx)
     const struct move_call *c = ctx;
     const struct moves *m = c->m;
     bench_must(pkv_blocks_gather(c->be, m->pool[c->dtype], m->block_bytes[c->dtype], N_BLOCKS,
-                                 c->ids, c->n, m->flat));
+                                 c->ids, c->n, m->flat, NULL));
 }
 
 /* Half of the blocks into the other half, in random order. */
@@ -296,7 +296,7 @@ static void bench_blocks(struct moves *m, bool gather)
 static void merge_states(void *ctx)
 {
     struct move_call *c = ctx;
-    bench_must(pkv_states_merge(c->be, c->states, c->lse, N_STATES, &c->out, NULL));
+    bench_must(pkv_states_merge(c->be, c->states, c->lse, N_STATES, NULL, &c->out, NULL));
 }
 
 static void bench_merge(struct moves *m)

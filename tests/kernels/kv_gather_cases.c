@@ -126,7 +126,7 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
         pkv_backend *be = kv_elsewhere(c, way);
         memcpy(p->out_mem.mem.data, before, p->out_mem.mem.bytes);
         uint32_t bad[4] = { 0, 0, 0, 0 };
-        const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, bad);
+        const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, bad, NULL);
         CHECK(c, memcmp(bad, p->want_bad, sizeof(bad)) == 0, "another report %s", kv_way_name(way));
         CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
               pkv_status_name(status));
@@ -155,7 +155,8 @@ static void gather_and_judge(struct check *c, bool large)
     unsigned char *before = malloc(p.out_mem.mem.bytes + 1);
     memcpy(before, p.out_mem.mem.data, p.out_mem.mem.bytes);
     const bool report = rng_chance(&c->rng, 80);
-    const pkv_status status = pkv_kv_gather(c->be, p.view, p.slots, &p.out, report ? bad : NULL);
+    const pkv_status status =
+        pkv_kv_gather(c->be, p.view, p.slots, &p.out, report ? bad : NULL, NULL);
     CHECK(c, status == (p.want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "status %s",
           pkv_status_name(status));
     if (report)
@@ -205,7 +206,7 @@ static void far_slot(struct check *c)
         for (int d = 0; d < 8; d++) oracle_store(c->dtype, data, 2 * stride + 32 + d, d + 1);
         scales[2 * scale_stride + 1] = 4.f;
         if (oracle_is_code(c->dtype)) view.scales = (pkv_scales){ scales, scale_stride, 1, 1 };
-        CHECK(c, pkv_kv_gather(c->be, &view, &slot, &out, NULL) == PKV_OK, "refused");
+        CHECK(c, pkv_kv_gather(c->be, &view, &slot, &out, NULL, NULL) == PKV_OK, "refused");
         const float scale = view.scales.data ? 4.f : 1.f;
         for (int d = 0; d < 8; d++)
             CHECK(c, x[d] == scale * (float)(d + 1), "dim %d is %g", d, (double)x[d]);
@@ -229,7 +230,7 @@ static void far_out(struct check *c)
         check_skip(c, "the system gives no address space of %zu bytes", bytes);
         return;
     }
-    CHECK(c, pkv_kv_gather(c->be, &view, slots, &out, NULL) == PKV_OK, "refused");
+    CHECK(c, pkv_kv_gather(c->be, &view, slots, &out, NULL, NULL) == PKV_OK, "refused");
     CHECK(c, rows[0] == 0.f && rows[stride + 7] == 7.f, "the far row is %g",
           (double)rows[stride + 7]);
     sparse_destroy(rows, bytes);

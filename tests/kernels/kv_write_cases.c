@@ -37,7 +37,7 @@ static void again_elsewhere(struct check *c, struct write_problem *p, pkv_status
         uint32_t bad[4] = { 0, 0, 0, 0 };
         pkv_kv_write_args args = p->args;
         args.bad = bad;
-        CHECK(c, pkv_kv_write(be, &args) == want, "another status %s", kv_way_name(way));
+        CHECK(c, pkv_kv_write(be, &args, NULL) == want, "another status %s", kv_way_name(way));
         CHECK(c, memcmp(bad, p->want_bad, sizeof(bad)) == 0, "another report %s", kv_way_name(way));
         if (way == KV_SCALAR && (p->after[K] || p->after[Q])) {
             write_image(c, p);
@@ -100,7 +100,7 @@ static void write_and_judge(struct check *c, bool large)
     if (sticky) bad[0] = PKV_BAD_MASK;
     p.args.bad = rng_chance(&c->rng, 85) ? bad : NULL;
     save(&p, before);
-    const pkv_status status = pkv_kv_write(c->be, &p.args);
+    const pkv_status status = pkv_kv_write(c->be, &p.args, NULL);
     write_image(c, &p);
     const bool refused = p.want_bad[0] & (PKV_BAD_SLOT | PKV_BAD_POSITION);
     CHECK(c, status == (refused ? PKV_E_INVALID_ARG : PKV_OK), "status %s, report wanted %#x",
@@ -157,7 +157,7 @@ static void far_slot(struct check *c)
         args.k = &k;
         args.k_view = &view;
         args.slots = &slot;
-        CHECK(c, pkv_kv_write(c->be, &args) == PKV_OK, "refused");
+        CHECK(c, pkv_kv_write(c->be, &args, NULL) == PKV_OK, "refused");
         const struct oracle_scale s = { view.scales.data ? scales[2 * scale_stride + 1] : 1.f,
                                         zeros[2 * scale_stride + 1] };
         for (int d = 0; d < 8; d++) {
@@ -198,7 +198,7 @@ static void far_rows(struct check *c)
         args.slots = slots;
         args.q = &q;
         args.q_out = &q_out;
-        CHECK(c, pkv_kv_write(c->be, &args) == PKV_OK, "refused");
+        CHECK(c, pkv_kv_write(c->be, &args, NULL) == PKV_OK, "refused");
         CHECK(c, store[2][7] == 3.f && out[stride + 7] == 5.f, "the far row is %g and %g",
               (double)store[2][7], (double)out[stride + 7]);
     }
@@ -241,7 +241,7 @@ static void aliases(struct check *c)
     args.slots = slots;
     snprintf(c->shape, sizeof(c->shape), "strides of scales %d %d %d", (int)s[0], (int)s[1],
              (int)s[2]);
-    const pkv_status status = pkv_kv_write(c->be, &args);
+    const pkv_status status = pkv_kv_write(c->be, &args, NULL);
     CHECK(c, status == PKV_E_INVALID_ARG, "status %s", pkv_status_name(status));
     CHECK(c,
           memcmp(data, was, sizeof(data)) == 0 && memcmp(scales, scales_were, sizeof(scales)) == 0,

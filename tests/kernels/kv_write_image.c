@@ -60,7 +60,7 @@ static void make_after(struct check *c, struct write_problem *p, int which)
     args.q_norm = NULL;
     args.n_valid = NULL;
     args.bad = NULL;
-    const pkv_status status = p->n_tokens > 0 ? pkv_kv_write(be, &args) : PKV_OK;
+    const pkv_status status = p->n_tokens > 0 ? pkv_kv_write(be, &args, NULL) : PKV_OK;
     CHECK(c, status == PKV_OK || status == PKV_E_INVALID_ARG, "plain store: %s",
           pkv_status_name(status));
     memcpy(x, data + row, (size_t)n * sizeof(*x));

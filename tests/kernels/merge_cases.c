@@ -157,7 +157,7 @@ static void merges(struct check *c)
              s.n_heads, s.dim, percent, s.base2 ? ", base 2" : "", in_place ? ", in place" : "",
              far ? ", lse far apart" : "");
     const pkv_status status =
-        pkv_states_merge(c->be, s.o, s.lse, s.n, &s.out, s.out_lse.data ? &s.out_lse : NULL);
+        pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, s.out_lse.data ? &s.out_lse : NULL);
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     judge(c, &s);
     release(c, &s);
@@ -174,7 +174,7 @@ static void empties(struct check *c)
     s.out_lse = place_lse(c, &s);
     snprintf(c->shape, sizeof(c->shape), "4 states, empty: %d%d%d%d", (int)(c->seed & 1),
              (int)(c->seed >> 1 & 1), (int)(c->seed >> 2 & 1), (int)(c->seed >> 3 & 1));
-    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, &s.out, &s.out_lse);
+    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse);
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     judge(c, &s);
     release(c, &s);
@@ -188,7 +188,7 @@ static void lone(struct check *c)
     for (int32_t i = 0; i < s.n; i++) draw_state(c, &s, i, c->dtype, i == full ? 0 : 100, false);
     s.out = place_tensor(c, &s, c->dtype);
     s.out_lse = place_lse(c, &s);
-    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, &s.out, &s.out_lse);
+    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse);
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     for (int64_t row = 0; row < s.n_rows; row++)
         for (int32_t h = 0; h < s.n_heads; h++) {
@@ -214,7 +214,8 @@ static void tasks(struct check *c)
     s.out = place_tensor(c, &s, c->dtype);
     s.out_lse = place_lse(c, &s);
     struct hostile *o = &s.mem[s.n_mem - 2], *lse = &s.mem[s.n_mem - 1];
-    CHECK(c, pkv_states_merge(c->be, s.o, s.lse, s.n, &s.out, &s.out_lse) == PKV_OK, "refused");
+    CHECK(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse) == PKV_OK,
+          "refused");
     judge(c, &s);
     unsigned char *first = malloc(o->bytes + lse->bytes);
     memcpy(first, o->data, o->bytes);
@@ -223,8 +224,8 @@ static void tasks(struct check *c)
         pkv_backend *be = kv_elsewhere(c, way);
         memset(o->data, 0xff, o->bytes);
         memset(lse->data, 0xff, lse->bytes);
-        CHECK(c, pkv_states_merge(be, s.o, s.lse, s.n, &s.out, &s.out_lse) == PKV_OK, "refused %s",
-              kv_way_name(way));
+        CHECK(c, pkv_states_merge(be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse) == PKV_OK,
+              "refused %s", kv_way_name(way));
         CHECK(c,
               memcmp(first, o->data, o->bytes) == 0 &&
                   memcmp(first + o->bytes, lse->data, lse->bytes) == 0,
@@ -255,7 +256,7 @@ static void far_rows(struct check *c)
         }
         out = o[0];
         out.data = rows[2];
-        CHECK(c, pkv_states_merge(c->be, o, lses, 2, &out, NULL) == PKV_OK, "refused");
+        CHECK(c, pkv_states_merge(c->be, o, lses, 2, NULL, &out, NULL) == PKV_OK, "refused");
         const double got = oracle_load(c->dtype, rows[2], stride + 7);
         CHECK(c, got == 4, "the far row is %g", got);
     }

@@ -110,7 +110,7 @@ static void copies(struct check *c)
         memcpy(p.want + (size_t)list[i].dst * p.block_bytes,
                p.want + (size_t)list[i].src * p.block_bytes, p.block_bytes);
     const pkv_status status =
-        pkv_blocks_copy(be, p.data, p.block_bytes, p.n_blocks, n ? list : NULL, n, NULL, 0);
+        pkv_blocks_copy(be, p.data, p.block_bytes, p.n_blocks, n ? list : NULL, n, NULL, 0, NULL);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     finish(c, &p);
     release_backend(c, be);
@@ -133,7 +133,8 @@ static void zeroing(struct check *c)
              p.block_bytes, wrong ? ", one wrong" : "");
     for (int32_t i = 0; i < n_zero && !wrong; i++)
         memset(p.want + (size_t)ids[i] * p.block_bytes, 0, p.block_bytes);
-    const pkv_status status = pkv_blocks_zero(be, p.data, p.block_bytes, p.n_blocks, ids, n_zero);
+    const pkv_status status =
+        pkv_blocks_zero(be, p.data, p.block_bytes, p.n_blocks, ids, n_zero, NULL);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     finish(c, &p);
     release_backend(c, be);
@@ -161,8 +162,9 @@ static void swaps(struct check *c)
     snprintf(c->shape, sizeof(c->shape), "%s %d of %d blocks of %zu bytes%s",
              out ? "gather" : "scatter", n, p.n_blocks, p.block_bytes, wrong ? ", one wrong" : "");
     const pkv_status status =
-        out ? pkv_blocks_gather(be, p.data, p.block_bytes, p.n_blocks, ids, n, flat.mem.data)
-            : pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, p.block_bytes, p.n_blocks);
+        out ? pkv_blocks_gather(be, p.data, p.block_bytes, p.n_blocks, ids, n, flat.mem.data, NULL)
+            : pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, p.block_bytes, p.n_blocks,
+                                 NULL);
     CHECK(c, status == (wrong ? PKV_E_INVALID_ARG : PKV_OK), "status %s", pkv_status_name(status));
     CHECK(c,
           memcmp(flat.mem.data, flat.want.data, flat.mem.bytes) == 0 && hostile_intact(&flat.mem),
@@ -185,19 +187,22 @@ static void far_blocks(struct check *c)
     data[2099 * block] = 11;
     data[block] = 22;
     data[2097 * block + 5] = 33;
-    CHECK(c, pkv_blocks_copy(c->be, data, block, (int32_t)n_blocks, list, 2, NULL, 0) == PKV_OK,
+    CHECK(c,
+          pkv_blocks_copy(c->be, data, block, (int32_t)n_blocks, list, 2, NULL, 0, NULL) == PKV_OK,
           "refused");
     CHECK(c, data[2098 * block] == 11 && data[2 * block] == 22, "a far block was not copied");
     CHECK(c,
-          pkv_blocks_zero(c->be, data, block, (int32_t)n_blocks, (int32_t[]){ 2097 }, 1) == PKV_OK,
+          pkv_blocks_zero(c->be, data, block, (int32_t)n_blocks, (int32_t[]){ 2097 }, 1, NULL) ==
+              PKV_OK,
           "refused");
     CHECK(c, data[2097 * block + 5] == 0, "a far block was not zeroed");
     unsigned char *flat = malloc(block);
     const int32_t from = 2098, to = 2096;
-    CHECK(c,
-          pkv_blocks_gather(c->be, data, block, (int32_t)n_blocks, &from, 1, flat) == PKV_OK &&
-              pkv_blocks_scatter(c->be, flat, &to, 1, data, block, (int32_t)n_blocks) == PKV_OK,
-          "refused");
+    CHECK(
+        c,
+        pkv_blocks_gather(c->be, data, block, (int32_t)n_blocks, &from, 1, flat, NULL) == PKV_OK &&
+            pkv_blocks_scatter(c->be, flat, &to, 1, data, block, (int32_t)n_blocks, NULL) == PKV_OK,
+        "refused");
     CHECK(c, flat[0] == 11 && data[2096 * block] == 11, "a far block was not fetched or put back");
     free(flat);
     sparse_destroy(data, block * n_blocks);
@@ -239,9 +244,9 @@ static void out_of_memory(struct check *c)
         const pkv_status want = n > 32 ? PKV_E_NO_MEMORY : PKV_OK;
         for (int32_t i = 0; i < n && n <= 32; i++)
             memcpy(p.want + (size_t)ids[i] * 64, flat.mem.data + (size_t)i * 64, 64);
-        const pkv_status copy = pkv_blocks_copy(be, p.data, 64, p.n_blocks, list, n, NULL, 0);
+        const pkv_status copy = pkv_blocks_copy(be, p.data, 64, p.n_blocks, list, n, NULL, 0, NULL);
         const pkv_status scatter =
-            pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, 64, p.n_blocks);
+            pkv_blocks_scatter(be, flat.mem.data, ids, n, p.data, 64, p.n_blocks, NULL);
         CHECK(c, copy == want && scatter == want, "%d blocks: %s and %s", n, pkv_status_name(copy),
               pkv_status_name(scatter));
     }

@@ -65,7 +65,7 @@ static float *run(struct problem *p, pkv_backend *be, size_t more, pkv_status wa
     memset(p->out.data, 0xee, n * sizeof(float));
     memset(p->bad, 0, sizeof p->bad);
     assert_int_equal(pkv_attn_run(be, &p->q, &p->k, &p->v, &p->batch, &p->opts, workspace,
-                                  bytes + more, &p->out, &p->lse),
+                                  bytes + more, NULL, &p->out, &p->lse),
                      want);
     free(workspace);
     float *result = exact(pkv__align_up(n * sizeof(float) + 64, 64));

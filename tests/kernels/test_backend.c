@@ -38,9 +38,9 @@ static void memory_runs_out(void **state)
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_OK);
     for (int i = 0; i < 40; i++) copies[i] = (pkv_block_copy){ 1, 2 + i, 1, 0 };
     pool[1] = 5;
-    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 40, NULL, 0), PKV_E_NO_MEMORY);
+    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 40, NULL, 0, NULL), PKV_E_NO_MEMORY);
     assert_int_equal(pool[2], 0);
-    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 32, NULL, 0),
+    assert_int_equal(pkv_blocks_copy(be, pool, 1, 100, copies, 32, NULL, 0, NULL),
                      PKV_OK); /* needs none */
     assert_int_equal(pool[33], 5);
     pkv_backend_destroy(be);

@@ -14,7 +14,7 @@
 static pkv_status run_attention(struct args *a)
 {
     return pkv_attn_run(a->be, &a->q, &a->k, &a->v, &a->batch, &a->opts, a->workspace,
-                        a->workspace_bytes, &a->out, &a->lse);
+                        a->workspace_bytes, NULL, &a->out, &a->lse);
 }
 
 /* What was broken is refused with `want`, for a reason that names it, leaves no trace, and has no
@@ -39,9 +39,9 @@ static void valid_calls_pass(void **state)
     args_reset(a);
     assert_int_equal(run_attention(a), PKV_OK);
     assert_int_equal(a->n_logs, 0);
-    assert_int_equal(pkv_kv_write(a->be, &a->write), PKV_OK);
+    assert_int_equal(pkv_kv_write(a->be, &a->write, NULL), PKV_OK);
     assert_int_equal(pkv_attn_run(a->be, &a->q, &a->k, &a->v, &a->batch, &a->opts, a->workspace,
-                                  a->workspace_bytes, &a->out, NULL),
+                                  a->workspace_bytes, NULL, &a->out, NULL),
                      PKV_OK);
     a->batch.n_seqs = 0;
     assert_int_equal(run_attention(a), PKV_OK);
@@ -53,7 +53,7 @@ static void null_pointers(void **state)
     void *w = a->workspace;
     const size_t n = sizeof(a->workspace);
     args_reset(a);
-#define RUN(be, q, k, v, b, o, w, out) pkv_attn_run(be, q, k, v, b, o, w, n, out, &a->lse)
+#define RUN(be, q, k, v, b, o, w, out) pkv_attn_run(be, q, k, v, b, o, w, n, NULL, out, &a->lse)
     assert_int_equal(RUN(NULL, &a->q, &a->k, &a->v, &a->batch, &a->opts, w, &a->out),
                      PKV_E_INVALID_ARG);
     assert_int_equal(RUN(a->be, NULL, &a->k, &a->v, &a->batch, &a->opts, w, &a->out),
@@ -186,10 +186,11 @@ static void batches(void **state)
     a->batch.q_indptr = NULL, a->batch.n_seqs = ROWS + 1;
     REFUSED(a, PKV_E_INVALID_ARG, "3 sequences of one row, 2 rows");
     a->batch.q_detached = 1, REFUSED(a, PKV_E_INVALID_ARG, "q_detached needs q_pos");
+    a->batch.max_q_len = -1, REFUSED(a, PKV_E_INVALID_ARG, "max_q_len is -1");
     a->batch.q_pos = q_pos, a->batch.q_detached = 2;
     REFUSED(a, PKV_E_INVALID_ARG, "q_detached is neither");
     a->batch.reserved[0] = 1, REFUSED(a, PKV_E_INVALID_ARG, "batch: reserved");
-    a->batch.reserved[6] = 1, REFUSED(a, PKV_E_INVALID_ARG, "batch: reserved");
+    a->batch.reserved[2] = 1, REFUSED(a, PKV_E_INVALID_ARG, "batch: reserved");
     a->batch.q_pos = q_pos, a->batch.q_detached = 1;
     assert_int_equal(run_attention(a), PKV_OK);
 }
@@ -209,7 +210,9 @@ static void options(void **state)
     a->opts.causal = 2, REFUSED(a, PKV_E_INVALID_ARG, "causal");
     a->opts.int8_qk = 2, REFUSED(a, PKV_E_INVALID_ARG, "int8_qk");
     a->opts.reserved[0] = 1, REFUSED(a, PKV_E_INVALID_ARG, "opts: reserved");
-    a->opts.reserved[5] = 1, REFUSED(a, PKV_E_INVALID_ARG, "opts: reserved");
+    a->opts.invariant = 2, REFUSED(a, PKV_E_INVALID_ARG, "invariant");
+    a->opts.invariant_chunk = 63, REFUSED(a, PKV_E_INVALID_ARG, "invariant_chunk, 63");
+    a->opts.invariant_chunk = -64, REFUSED(a, PKV_E_INVALID_ARG, "invariant_chunk, -64");
     a->opts.alibi = odd, REFUSED(a, PKV_E_INVALID_ARG, "alignment of alibi");
     a->opts.sink = odd, REFUSED(a, PKV_E_INVALID_ARG, "alignment of alibi, sink");
     a->opts.bad = (uint32_t *)(void *)odd, REFUSED(a, PKV_E_INVALID_ARG, "sink or bad");

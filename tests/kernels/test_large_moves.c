@@ -83,16 +83,16 @@ static void run(pkv_backend *be, const struct inputs *in, pkv_dtype dtype, struc
     a.k = &kt, a.v = &vt, a.slots = in->slots, a.k_view = &k, a.v_view = &v;
     a.k_norm = in->norm, a.rope = in->rope, a.pos = in->pos;
     a.n_rope_pos = TOKENS, a.rot_dim = DIM;
-    assert_int_equal(pkv_kv_write(be, &a), PKV_OK);
+    assert_int_equal(pkv_kv_write(be, &a, NULL), PKV_OK);
 
     pkv_tensor3 out = { r->gathered, PKV_F16, HEADS, DIM, TOKENS, (int64_t)row, DIM };
-    assert_int_equal(pkv_kv_gather(be, &k, in->slots, &out, NULL), PKV_OK);
+    assert_int_equal(pkv_kv_gather(be, &k, in->slots, &out, NULL, NULL), PKV_OK);
 
     pkv_block_copy copies[BLOCKS - 1];
     for (int32_t i = 0; i + 1 < BLOCKS; i++)
         copies[i] = (pkv_block_copy){ i + 1, BLOCKS + i, i % (BLOCK_TOKENS + 1), 0 };
     assert_int_equal(pkv_blocks_copy(be, r->info.base, r->info.block_bytes, 2 * BLOCKS, copies,
-                                     BLOCKS - 1, &shape, 1),
+                                     BLOCKS - 1, &shape, 1, NULL),
                      PKV_OK);
 }
 
@@ -144,13 +144,13 @@ static void blocks_there_and_back(void **state)
         pkv_backend *be = backend(test_levels[i / 2], i % 2 ? 3 : 1);
         memcpy(pool, was, sizeof pool);
         memset(out, 0, sizeof out);
-        assert_int_equal(pkv_blocks_gather(be, pool, BYTES, N + 1, ids, N, out), PKV_OK);
+        assert_int_equal(pkv_blocks_gather(be, pool, BYTES, N + 1, ids, N, out, NULL), PKV_OK);
         for (int b = 0; b < N; b++)
             assert_memory_equal(out + b * BYTES, was + ids[b] * BYTES, BYTES);
-        assert_int_equal(pkv_blocks_zero(be, pool, BYTES, N + 1, ids, N), PKV_OK);
+        assert_int_equal(pkv_blocks_zero(be, pool, BYTES, N + 1, ids, N, NULL), PKV_OK);
         for (int b = BYTES; b < (N + 1) * BYTES; b++) assert_int_equal(pool[b], 0);
         assert_memory_equal(pool, was, BYTES);
-        assert_int_equal(pkv_blocks_scatter(be, out, ids, N, pool, BYTES, N + 1), PKV_OK);
+        assert_int_equal(pkv_blocks_scatter(be, out, ids, N, pool, BYTES, N + 1, NULL), PKV_OK);
         assert_memory_equal(pool, was, sizeof pool);
         pkv_backend_destroy(be);
     }
@@ -194,7 +194,7 @@ static void zeros_of_repeated_blocks(void **state)
     cfg.parallel_for = run_apart;
     cfg.parallel_ctx = &z;
     assert_int_equal(pkv_backend_create_cpu(&cfg, &be), PKV_OK);
-    assert_int_equal(pkv_blocks_zero(be, pool, BYTES, DISTINCT + 2, ids, N), PKV_OK);
+    assert_int_equal(pkv_blocks_zero(be, pool, BYTES, DISTINCT + 2, ids, N, NULL), PKV_OK);
     assert_false(z.twice);
     for (size_t b = 0; b < sizeof pool; b++)
         assert_int_equal(task_of[b] != 0, b >= BYTES && b < (DISTINCT + 1) * BYTES);

@@ -101,7 +101,7 @@ static int teardown(void **state)
 static pkv_status run(struct args *a)
 {
     return pkv_attn_mla_run(a->be, &a->q_latent, &a->q_rope, &a->latent, &a->rope, &a->batch,
-                            &a->opts, a->workspace, a->workspace_bytes, &a->out, &a->lse);
+                            &a->opts, a->workspace, a->workspace_bytes, NULL, &a->out, &a->lse);
 }
 
 static void expect(struct args *a, pkv_status want, const char *word)
@@ -141,7 +141,7 @@ static void null_pointers(void **state)
     reset(a);
 #define NULL_REFUSED(be, q, r, c, p, b, o, w, out)                                                 \
     assert_int_equal(                                                                              \
-        pkv_attn_mla_run(be, q, r, c, p, b, o, w, sizeof(a->workspace), out, &a->lse),             \
+        pkv_attn_mla_run(be, q, r, c, p, b, o, w, sizeof(a->workspace), NULL, out, &a->lse),       \
         PKV_E_INVALID_ARG)
     NULL_REFUSED(NULL, q, r, c, p, &a->batch, &a->opts, w, out);
     NULL_REFUSED(a->be, NULL, r, c, p, &a->batch, &a->opts, w, out);
@@ -259,7 +259,7 @@ static void run_wide(struct args *a, struct wide *w, struct wide_result *result,
     void *workspace = aligned_alloc(64, bytes);
     assert_non_null(workspace);
     assert_int_equal(pkv_attn_mla_run(be, &a->q_latent, &a->q_rope, &a->latent, &a->rope, &a->batch,
-                                      &a->opts, workspace, bytes, &a->out, &lse),
+                                      &a->opts, workspace, bytes, NULL, &a->out, &lse),
                      PKV_OK);
     free(workspace);
     pkv_backend_destroy(be);

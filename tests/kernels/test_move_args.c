@@ -12,7 +12,7 @@
 
 static void expect_write_word(struct args *a, pkv_status want, const char *word)
 {
-    const pkv_status got = pkv_kv_write(a->be, &a->write);
+    const pkv_status got = pkv_kv_write(a->be, &a->write, NULL);
     assert_string_equal(pkv_status_name(got), pkv_status_name(want));
     assert_int_equal(a->n_logs, 1);
     if (!strstr(a->log, word)) fail_msg("'%s' does not name '%s'", a->log, word);
@@ -30,8 +30,8 @@ static void kv_write(void **state)
     struct args *a = *state;
     void *odd = (char *)a->slots + 1;
     args_reset(a);
-    assert_int_equal(pkv_kv_write(NULL, &a->write), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_kv_write(a->be, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_kv_write(NULL, &a->write, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_kv_write(a->be, NULL, NULL), PKV_E_INVALID_ARG);
     args_reset(a);
     a->write.struct_size++, expect_write(a, PKV_E_ABI);
     a->write.k = NULL, expect_write(a, PKV_E_INVALID_ARG);
@@ -98,7 +98,7 @@ static void norm_rope_and_q(void **state)
 static void expect_gather(struct args *a, const pkv_kv_view *view, const int64_t *slots,
                           pkv_tensor3 *out, pkv_status want)
 {
-    const pkv_status got = pkv_kv_gather(a->be, view, slots, out, NULL);
+    const pkv_status got = pkv_kv_gather(a->be, view, slots, out, NULL, NULL);
     assert_string_equal(pkv_status_name(got), pkv_status_name(want));
     assert_int_equal(a->n_logs, 1);
     assert_true(all_bytes(&a->result, sizeof(a->result), 0x5a));
@@ -112,7 +112,7 @@ static void kv_gather(void **state)
     void *odd = (char *)a->slots + 1;
     args_reset(a);
     good = out = (pkv_tensor3){ a->result.out, PKV_F32, KV_HEADS, DIM, ROWS, KV_HEADS * DIM, DIM };
-    assert_int_equal(pkv_kv_gather(NULL, &a->k, a->slots, &out, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_kv_gather(NULL, &a->k, a->slots, &out, NULL, NULL), PKV_E_INVALID_ARG);
     expect_gather(a, NULL, a->slots, &out, PKV_E_INVALID_ARG);
     expect_gather(a, &a->k, NULL, &out, PKV_E_INVALID_ARG);
     expect_gather(a, &a->k, a->slots, NULL, PKV_E_INVALID_ARG);
@@ -126,8 +126,8 @@ static void kv_gather(void **state)
     out = good, out.head_stride = DIM - 4;
     expect_gather(a, &a->k, a->slots, &out, PKV_E_INVALID_ARG);
     out = good;
-    assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, odd), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, NULL), PKV_OK);
+    assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, odd, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_kv_gather(a->be, &a->k, a->slots, &out, NULL, NULL), PKV_OK);
 }
 
 static void rope_fill(void **state)
@@ -157,9 +157,11 @@ static void blocks_out_and_in(void **state)
     memset(pool, 0x22, sizeof(pool));
     memset(out, 0x44, sizeof(out));
 #define GATHER(be, pool, bytes, n_blocks, ids, n, dst)                                             \
-    assert_int_equal(pkv_blocks_gather(be, pool, bytes, n_blocks, ids, n, dst), PKV_E_INVALID_ARG)
+    assert_int_equal(pkv_blocks_gather(be, pool, bytes, n_blocks, ids, n, dst, NULL),              \
+                     PKV_E_INVALID_ARG)
 #define SCATTER(be, src, ids, n, pool, bytes, n_blocks)                                            \
-    assert_int_equal(pkv_blocks_scatter(be, src, ids, n, pool, bytes, n_blocks), PKV_E_INVALID_ARG)
+    assert_int_equal(pkv_blocks_scatter(be, src, ids, n, pool, bytes, n_blocks, NULL),             \
+                     PKV_E_INVALID_ARG)
     GATHER(NULL, pool, 8, 4, ids, 2, out);
     GATHER(be, NULL, 8, 4, ids, 2, out);
     GATHER(be, pool, 0, 4, ids, 2, out);
@@ -181,8 +183,8 @@ static void blocks_out_and_in(void **state)
 #undef GATHER
 #undef SCATTER
     assert_true(all_bytes(pool, sizeof(pool), 0x22) && all_bytes(out, sizeof(out), 0x44));
-    assert_int_equal(pkv_blocks_scatter(be, out, ids, 2, pool, 8, 4), PKV_OK);
-    assert_int_equal(pkv_blocks_gather(be, pool, 8, 4, null_block, 2, out), PKV_OK);
+    assert_int_equal(pkv_blocks_scatter(be, out, ids, 2, pool, 8, 4, NULL), PKV_OK);
+    assert_int_equal(pkv_blocks_gather(be, pool, 8, 4, null_block, 2, out, NULL), PKV_OK);
 }
 
 static void table_check(void **state)
@@ -191,7 +193,7 @@ static void table_check(void **state)
     uint32_t bad[4] = { 0 };
     args_reset(a);
 #define CHECK_IS(want, be, batch, opts, n_rows, n_blocks, bt, bad)                                 \
-    assert_int_equal(pkv_table_check(be, batch, opts, n_rows, n_blocks, bt, bad), want)
+    assert_int_equal(pkv_table_check(be, batch, opts, n_rows, n_blocks, bt, bad, NULL), want)
     CHECK_IS(PKV_E_INVALID_ARG, NULL, &a->batch, &a->opts, ROWS, BLOCKS, BT, bad);
     CHECK_IS(PKV_E_INVALID_ARG, a->be, NULL, &a->opts, ROWS, BLOCKS, BT, bad);
     CHECK_IS(PKV_E_INVALID_ARG, a->be, &a->batch, &a->opts, -1, BLOCKS, BT, bad);
@@ -219,7 +221,7 @@ static void far_slot(void **state)
     args_reset(a);
     a->write.bad = bad;
     a->slots[1] = (INT64_C(1) << 32) + BT;
-    assert_int_equal(pkv_kv_write(a->be, &a->write), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_kv_write(a->be, &a->write, NULL), PKV_E_INVALID_ARG);
     assert_int_equal(bad[0], PKV_BAD_SLOT);
     assert_int_equal(bad[1], 0);
     assert_int_equal(bad[2], 1);
@@ -234,22 +236,26 @@ static void moves(void **state)
     const int32_t id = 1;
     args_reset(a);
     memset(pool, 0x22, sizeof(pool));
-    assert_int_equal(pkv_blocks_copy(NULL, pool, 8, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, NULL, 8, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 0, 4, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, SIZE_MAX / 2, 4, &copy, 1, NULL, 0),
+    assert_int_equal(pkv_blocks_copy(NULL, pool, 8, 4, &copy, 1, NULL, 0, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, NULL, 8, 4, &copy, 1, NULL, 0, NULL),
                      PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 0, &copy, 1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, &copy, -1, NULL, 0), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_zero(NULL, pool, 8, 4, &id, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_zero(a->be, NULL, 8, 4, &id, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 1, &id, 1), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, &id, -1), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 0, 4, &copy, 1, NULL, 0, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, SIZE_MAX / 2, 4, &copy, 1, NULL, 0, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 0, &copy, 1, NULL, 0, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 1, NULL, 0, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, &copy, -1, NULL, 0, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_zero(NULL, pool, 8, 4, &id, 1, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_zero(a->be, NULL, 8, 4, &id, 1, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 1, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 1, &id, 1, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, &id, -1, NULL), PKV_E_INVALID_ARG);
     assert_true(all_bytes(pool, sizeof(pool), 0x22));
-    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 0, NULL, 0), PKV_OK);
-    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 0), PKV_OK);
+    assert_int_equal(pkv_blocks_copy(a->be, pool, 8, 4, NULL, 0, NULL, 0, NULL), PKV_OK);
+    assert_int_equal(pkv_blocks_zero(a->be, pool, 8, 4, NULL, 0, NULL), PKV_OK);
 }
 
 struct merge_args {
@@ -279,7 +285,7 @@ static struct merge_args *fresh_merge(struct merge_args *m)
 
 static void expect_merge(struct args *a, struct merge_args *m, pkv_status want)
 {
-    const pkv_status got = pkv_states_merge(a->be, m->o, m->lse, 2, &m->out, &m->out_lse);
+    const pkv_status got = pkv_states_merge(a->be, m->o, m->lse, 2, NULL, &m->out, &m->out_lse);
     assert_string_equal(pkv_status_name(got), pkv_status_name(want));
     assert_int_equal(a->n_logs, 1);
     assert_true(all_bytes(&m->result, sizeof(m->result), 0x5a));
@@ -294,11 +300,15 @@ static void merge(void **state)
     static struct merge_args storage;
     struct merge_args *m = fresh_merge(&storage);
     args_reset(a);
-    assert_int_equal(pkv_states_merge(NULL, m->o, m->lse, 2, &m->out, NULL), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_states_merge(a->be, NULL, m->lse, 2, &m->out, NULL), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_states_merge(a->be, m->o, NULL, 2, &m->out, NULL), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 0, &m->out, NULL), PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 2, NULL, NULL), PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_states_merge(NULL, m->o, m->lse, 2, NULL, &m->out, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_states_merge(a->be, NULL, m->lse, 2, NULL, &m->out, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_states_merge(a->be, m->o, NULL, 2, NULL, &m->out, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 0, NULL, &m->out, NULL),
+                     PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 2, NULL, NULL, NULL), PKV_E_INVALID_ARG);
     a->n_logs = 0;
     m->lse[1].base2 = 1, expect_merge(a, m, PKV_E_INVALID_ARG); /* KT5: unlike bases */
     m->out_lse.base2 = 1, expect_merge(a, m, PKV_E_INVALID_ARG);
@@ -314,7 +324,7 @@ static void merge(void **state)
     m->out.row_stride = DIM, expect_merge(a, m, PKV_E_INVALID_ARG); /* rows that overlap */
     m->out_lse.row_stride = 0, expect_merge(a, m, PKV_E_INVALID_ARG);
     m->out_lse.data = m->lse_data[1], expect_merge(a, m, PKV_E_INVALID_ARG);
-    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 2, &m->out, NULL), PKV_OK);
+    assert_int_equal(pkv_states_merge(a->be, m->o, m->lse, 2, NULL, &m->out, NULL), PKV_OK);
 }
 
 int main(void)

@@ -31,6 +31,9 @@
     ((void)(stream), ::simt::launch((kernel), (n_blocks), (n_threads), (shared_bytes), __VA_ARGS__))
 #define PKV_ALLOW_SHARED(kernel, bytes) ::simt::allow_shared_for((kernel), (bytes))
 
+#define PKV_PREPARE(kernel, n_threads, shared_bytes, cost)                                         \
+    ::simt::prepare_for((kernel), (n_threads), (shared_bytes), (cost))
+
 #define PKV_DEV_SHARED(T, name, N)                                                                 \
     static const char name##_key = 0;                                                              \
     T(&name)                                                                                       \

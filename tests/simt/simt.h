@@ -57,6 +57,17 @@ int launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_t sha
 }
 #endif
 
+/* As on an SM of 228 KiB of shared memory, of which each block takes 1 KiB itself, and 2048
+ * threads. There are no registers to run out of. */
+template <class... P, class Cost>
+int prepare_for(void (*kernel)(P...), int32_t n_threads, int32_t shared_bytes, Cost *cost)
+{
+    const int32_t by_shared = 228 * 1024 / (shared_bytes + 1024), by_threads = 2048 / n_threads;
+    cost->registers = 0;
+    cost->blocks_per_sm = by_shared < by_threads ? by_shared : by_threads;
+    return allow_shared(reinterpret_cast<const void *>(kernel), (size_t)shared_bytes);
+}
+
 template <class... P> int allow_shared_for(void (*kernel)(P...), size_t bytes)
 {
     return allow_shared(reinterpret_cast<const void *>(kernel), bytes);

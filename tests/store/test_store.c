@@ -291,7 +291,7 @@ static void test_null_block_means_zero(void **state)
             const int64_t slots[TOKENS] = { 0, 1, 2, 3 };
             pkv_tensor3 out = { rows, PKV_F32, 1, DIM, TOKENS, DIM, DIM };
             memset(rows, 0xff, sizeof rows);
-            assert_int_equal(pkv_kv_gather(be, &kv[i], slots, &out, NULL), PKV_OK);
+            assert_int_equal(pkv_kv_gather(be, &kv[i], slots, &out, NULL, NULL), PKV_OK);
             for (int j = 0; j < TOKENS * DIM; j++) assert_true(rows[j / DIM][j % DIM] == 0.f);
         }
         pkv_store_destroy(store);

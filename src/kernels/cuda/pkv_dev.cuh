@@ -10,6 +10,10 @@
  *                                 0, or what the device said. One dimension; whole warps, at most
  * 1024 threads. stream is a void * PKV_ALLOW_SHARED((kernel<...>), bytes) once before launches with
  * more than 48 KiB of dynamic shared memory, up to 227 KiB: 0, or what the device said
+ *   PKV_PREPARE((kernel<...>), n_threads, shared_bytes, cost)
+ *                                 PKV_ALLOW_SHARED, and what the kernel takes of the current device
+ *                                 into a struct with int32_t registers, blocks_per_sm: 0, or what
+ *                                 the device said. Where it has no code for it, too
  *   PKV_DEV_SHARED(T, name, N)    T name[N] in shared memory, of the block
  *   PKV_DEV_SHARED_DYN(T, name)   T *name: the dynamic part, 128-byte aligned. Once per kernel
  *

@@ -24,6 +24,26 @@
     extern __shared__ __align__(128) unsigned char pkv__dynamic_shared[];                          \
     T *const name = reinterpret_cast<T *>(pkv__dynamic_shared)
 
+#define PKV_PREPARE(kernel, n_threads, shared_bytes, cost)                                         \
+    pkv__prepare((kernel), (n_threads), (shared_bytes), (cost))
+
+template <class... P, class Cost>
+int pkv__prepare(void (*kernel)(P...), int32_t n_threads, int32_t shared_bytes, Cost *cost)
+{
+    cudaFuncAttributes of = {};
+    int n = 0;
+    cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (error == cudaSuccess) error = cudaFuncGetAttributes(&of, kernel);
+    if (error == cudaSuccess)
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernel, n_threads,
+                                                              (size_t)shared_bytes);
+    cudaGetLastError();
+    cost->registers = of.numRegs;
+    cost->blocks_per_sm = n;
+    return (int)error;
+}
+
 /* Not the launch in triple brackets: clang-format takes those apart. */
 template <class... P, class... A>
 int pkv__launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_t shared_bytes,
@@ -34,7 +54,9 @@ int pkv__launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_
     config.blockDim = dim3((unsigned)n_threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
-    return (int)cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    cudaGetLastError(); /* the next call starts without it */
+    return (int)error;
 }
 
 PKV_DEV int32_t pkv_thread()

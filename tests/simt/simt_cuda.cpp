@@ -1,0 +1,57 @@
+/* The device of the CUDA backend (kernels/cuda/cuda_device.h), emulated: an SM 9.0 with few
+ * multiprocessors, so that few blocks of threads make a grid. Copies and fills happen at once. */
+#include "simt_cuda.h"
+#include "simt_device.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace
+{
+int32_t n_sms = 2;
+} // namespace
+
+extern "C" {
+
+void device_set_sms(int32_t n)
+{
+    n_sms = n;
+}
+
+int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)
+{
+    if (ordinal > 0) return 101; /* cudaErrorInvalidDevice */
+    *caps = {};
+    caps->sm = 90;
+    caps->n_sms = n_sms;
+    caps->shared_per_block = 227 * 1024;
+    caps->shared_per_sm = 228 * 1024;
+    snprintf(caps->name, sizeof caps->name, "emulated device (%s)", device_build());
+    return 0;
+}
+
+const char *pkv__device_error_text(int code)
+{
+    return code == 101 ? "invalid device ordinal" : device_last_error();
+}
+
+int pkv__device_copy(void *dst, const void *src, size_t bytes, void *)
+{
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+int pkv__device_copy_batch(void *const *dst, const void *const *src, const size_t *bytes, size_t n,
+                           void *)
+{
+    for (size_t i = 0; i < n; i++) memcpy(dst[i], src[i], bytes[i]);
+    return 0;
+}
+
+int pkv__device_fill(void *dst, int byte, size_t bytes, void *)
+{
+    memset(dst, byte, bytes);
+    return 0;
+}
+
+} /* extern "C" */
