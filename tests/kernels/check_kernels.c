@@ -219,7 +219,10 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
     cfg.log.fn = log_line;
     cfg.log.ctx = c;
     c->isa = isa;
-    const pkv_status status = pkv_backend_create_cpu(&cfg, &c->be);
+    pkv_cuda_config cuda_cfg = PKV_CUDA_CONFIG_INIT;
+    cuda_cfg.log = cfg.log;
+    const pkv_status status = isa == PKV_ISA_CUDA ? pkv_backend_create_cuda(&cuda_cfg, &c->be)
+                                                  : pkv_backend_create_cpu(&cfg, &c->be);
     if (status == PKV_E_UNSUPPORTED && isa > PKV_ISA_SCALAR) {
         const char *reason = "?";
         const bool lacks = pkv_isa_check(isa, &reason) == PKV_E_UNSUPPORTED;
