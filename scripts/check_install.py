@@ -24,6 +24,11 @@ PROGRAMS = (  # compiler, standard, source, what its output has to contain
     ("clang++", "c++17", "tests/api/consumer.cpp", "all good"),
 )
 NEEDED = {"libc.so.6", "libm.so.6"}
+CUDA_NEEDED = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}  # thread-local storage of the static runtime
+# What consumer.cpp says of the CUDA backend, by what the library was built with. A machine without a GPU, or
+# without its driver, is told in the runtime's words.
+WITHOUT_CUDA = "cuda: backend: this library was built without CUDA"
+WITH_CUDA = re.compile(r"cuda: (?:a device is here|backend: CUDA device -1: .*(?:driver|no CUDA-capable device))")
 
 
 class Failed(Exception):
@@ -55,6 +60,9 @@ def pkg_config(env, *options):
 def check_headers(folder):
     installed = {p.name for p in folder.rglob("pagedkv/*.h")}
     ours = {p.name for p in (common.ROOT / "include/pagedkv").glob("*.h")}
+    model = {pathlib.PurePath(name).name for name in common.MODEL_HEADERS}
+    if not installed & model:  # a build without the model
+        ours -= model
     if installed != ours:
         raise Failed(f"installed headers differ from include/: {sorted(installed ^ ours)}")
 
@@ -69,11 +77,16 @@ def check_package(env):
         raise Failed("-lm belongs to Libs.private, and only there")
 
 
-def check_needed(libdir):
+def has_cuda(env):
+    return "-lcudart_static" in pkg_config(env, "--static", "--libs")
+
+
+def check_needed(env, libdir):
+    allowed = NEEDED | (CUDA_NEEDED if has_cuda(env) else set())
     out = run(["readelf", "-d", str(libdir / "libpagedkv.so")])
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", out))
-    if not needed <= NEEDED:
-        raise Failed(f"libpagedkv.so needs {sorted(needed - NEEDED)}; allowed: {sorted(NEEDED)}")
+    if not needed <= allowed:
+        raise Failed(f"libpagedkv.so needs {sorted(needed - allowed)}; allowed: {sorted(allowed)}")
 
 
 def check_program(env, libdir, folder, program, static):
@@ -91,6 +104,9 @@ def check_program(env, libdir, folder, program, static):
     out = run([str(exe)])
     if expected not in out:
         raise Failed(f"{exe.name} does not say \"{expected}\":\n{out}")
+    if source.endswith("consumer.cpp"):
+        if not (WITH_CUDA.search(out) if has_cuda(env) else WITHOUT_CUDA in out):
+            raise Failed(f"{exe.name}: not what a build {'with' if has_cuda(env) else 'without'} CUDA says:\n{out}")
 
 
 def tests(build, folder):
@@ -103,7 +119,7 @@ def tests(build, folder):
     yield "meson install", None, do_install
     yield "all public headers are installed", None, lambda: check_headers(folder / "root")
     yield "pkg-config file", None, lambda: check_package(state["env"])
-    yield "needs only libc and libm", None, lambda: check_needed(state["libdir"])
+    yield "needs only libc and libm", None, lambda: check_needed(state["env"], state["libdir"])
     for program in PROGRAMS:
         missing = None if shutil.which(program[0]) else f"{program[0]} is not installed"
         for static in (False, True):

@@ -21,6 +21,9 @@ OPTIONAL = ("libpagedkv-model",)
 # where a build folder keeps them
 FOLDERS = ("", "src/model/")
 DECLARATION = re.compile(r"PKV_API\b[^;{}]*?\b(pkv_\w+)\s*\(")
+# Of nvcc's own making: where the runtime keeps what it registered, and the body of a kernel's stub for
+# launches in triple brackets, of which there are none.
+NVCC = re.compile(r"__cudaFatCubinHandle|__device_stub__")
 WRITABLE = re.compile(r"^(\.data(?!\.rel\.ro)|\.bss|\.tdata|\.tbss|\*COM\*)")
 
 
@@ -58,10 +61,20 @@ def writable_globals(root, archive):
             yield member, cells[0], cells[6]
 
 
+def visible(root, archive):
+    """Functions and objects that a program linked with the archive would export again; from readelf's
+    rows number: value size type binding visibility section name"""
+    for line in run("readelf", "-sW", archive, cwd=root).splitlines():
+        cells = line.split()
+        if (len(cells) == 8 and cells[3] in ("FUNC", "OBJECT") and cells[4] in ("GLOBAL", "WEAK")
+                and cells[5] == "DEFAULT" and cells[6] != "UND"):
+            yield cells[7]
+
+
 def compile_sample(root):
     (root / "build").mkdir()
     run("gcc", "-shared", "-fPIC", "-o", "build/libpagedkv.so", "lib.c", cwd=root)
-    run("gcc", "-c", "-o", "build/lib.o", "lib.c", cwd=root)
+    run("gcc", "-c", "-DARCHIVE", "-o", "build/lib.o", "lib.c", cwd=root)
     run("ar", "rc", "build/libpagedkv.a", "build/lib.o", cwd=root)
 
 
@@ -95,7 +108,11 @@ def complaints_about(root, stem, golden_list, headers, update):
                                    "scripts/check_symbols.py --update")
         elif name not in public:
             yield common.Complaint(golden_list, 0, f"{name} is exported, but no public header declares it")
+    for name in sorted(set(visible(root, f"{stem}.a")) - golden - set(names)):
+        yield common.Complaint(f"{stem}.a", 0, f"{name} is visible in the archive: -fvisibility=hidden")
     for member, symbol, section in writable_globals(root, f"{stem}.a"):
+        if member.endswith(".cu.o") and NVCC.search(symbol):
+            continue
         yield common.Complaint(member, 0, f"{symbol} lies in {section}: no writable globals, hang "
                                "state on a handle or make it const")
 
@@ -118,6 +135,8 @@ def samples():
     yield "not listed", tree(good, ""), True
     yield "not exported", tree("static int pkv_b;\n" + good.replace("pkv_a", "pkv_c")), True
     yield "not declared", tree(good + "int pkv_b(void)\n{\n    return 1;\n}\n", "pkv_a\npkv_b\n"), True
+    hidden = "#ifdef ARCHIVE\nint helper(void)\n{\n    return 1;\n}\n#endif\n"
+    yield "visible in the archive alone", tree(good + hidden), True
     yield "writable static", tree("static int n = 1;\n" + good.replace("[a]", "[n++]")), True
     yield "zeroed static", tree("static int n;\n" + good.replace("[a]", "[n++]")), True
 

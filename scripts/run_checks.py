@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run all checks of scripts/, each on this tree, and with --self-test each on its bad samples too.
 
-usage: run_checks.py [--build DIR] [--self-test] [--results FILE]
+usage: run_checks.py [--build DIR] [--self-test] [--only NAME] [--results FILE]
 
 --results writes one line of JSON per check for test_summary.py. Exit status 1 if any complains.
 """
@@ -38,11 +38,12 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", help="build folder for the check of symbols")
     parser.add_argument("--self-test", action="store_true", help="also show that each check can fail")
+    parser.add_argument("--only", choices=CHECKS, help="this check alone")
     parser.add_argument("--results", type=pathlib.Path, help="write results as JSON lines")
     args = parser.parse_args()
     args.sample = args.fix = args.update = False
     results, notes = [], []
-    for name in CHECKS:
+    for name in [args.only] if args.only else CHECKS:
         check = importlib.import_module(f"check_{name}")
         result, lines = outcome(lambda: check.find(common.ROOT, args))
         report(results, name, result, lines)

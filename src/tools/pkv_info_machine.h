@@ -35,6 +35,9 @@ struct info_machine {
     pkv_isa best, asked, used; /* asked: of PKV_ISA or --isa */
     int32_t n_kernels;
     pkv_kernel_desc kernels[INFO_MAX_KERNELS];
+    char cuda[160]; /* "present", or why there is no CUDA backend */
+    int32_t n_cuda_kernels;
+    pkv_kernel_desc cuda_kernels[INFO_MAX_KERNELS];
 };
 
 /* Fill it from /proc, /sys and the library, for a backend that is limited to `ceiling`. False: no

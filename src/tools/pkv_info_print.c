@@ -61,6 +61,7 @@ static void print_system(const struct info_machine *m, FILE *out)
             "threads     1 unless pkv_cpu_config.n_threads says more; here up to %d are of use\n",
             m->n_cpus);
     fprintf(out, "AMX         permission %s\n", info_amx_permission(m));
+    fprintf(out, "CUDA        %s\n", m->cuda);
 }
 
 static void print_levels(const struct info_machine *m, FILE *out)
@@ -88,6 +89,19 @@ static void print_kernels(const struct info_machine *m, FILE *out)
     }
 }
 
+static void print_cuda_kernels(const struct info_machine *m, FILE *out)
+{
+    if (m->n_cuda_kernels == 0) return;
+    fputs("\nCUDA kernel                               dtype  registers  shared bytes  per SM  "
+          "takes\n",
+          out);
+    for (int32_t i = 0; i < m->n_cuda_kernels; i++) {
+        const pkv_kernel_desc *k = &m->cuda_kernels[i];
+        fprintf(out, "%-40s  %-5s  %9d  %12d  %6d  %s\n", k->name, dtype_of(k), k->registers,
+                k->shared_bytes, k->blocks_per_sm, k->covers);
+    }
+}
+
 static void print_libraries(FILE *out)
 {
     info_library list[INFO_MAX_LIBRARIES];
@@ -107,6 +121,7 @@ void info_machine_print(const struct info_machine *m, FILE *out)
     print_system(m, out);
     print_levels(m, out);
     print_kernels(m, out);
+    print_cuda_kernels(m, out);
 }
 
 /* ---------------------------------------------------------------- JSON */
@@ -149,6 +164,20 @@ static json_t *kernels_json(const struct info_machine *m)
     return list;
 }
 
+static json_t *cuda_json(const struct info_machine *m)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < m->n_cuda_kernels; i++) {
+        const pkv_kernel_desc *k = &m->cuda_kernels[i];
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "operation",
+                            info_op_name(k->op), "dtype", dtype_of(k), "function", k->name, "takes",
+                            k->covers, "min_sm", k->min_sm, "registers", k->registers,
+                            "shared_bytes", k->shared_bytes, "blocks_per_sm", k->blocks_per_sm));
+    }
+    return json_pack("{s:s, s:o}", "backend", m->cuda, "kernels", list);
+}
+
 static json_t *libraries_json(void)
 {
     json_t *object = json_object();
@@ -180,5 +209,6 @@ json_t *info_machine_json(const struct info_machine *m)
     json_object_set_new(root, "used_level", json_string(pkv_isa_name(m->used)));
     json_object_set_new(root, "libraries", libraries_json());
     json_object_set_new(root, "kernels", kernels_json(m));
+    json_object_set_new(root, "cuda", cuda_json(m));
     return root;
 }

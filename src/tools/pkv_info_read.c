@@ -108,14 +108,14 @@ static void read_levels(struct info_machine *m)
     m->best = pkv_isa_detect();
 }
 
-static void read_kernels(const pkv_backend *backend, struct info_machine *m)
+static int32_t read_kernels(const pkv_backend *backend, pkv_kernel_desc *list)
 {
-    while (m->n_kernels < INFO_MAX_KERNELS) {
-        pkv_kernel_desc *k = &m->kernels[m->n_kernels];
-        k->struct_size = sizeof(*k);
-        if (pkv_kernel_info(backend, m->n_kernels, k) != PKV_OK) return;
-        m->n_kernels++;
+    int32_t n = 0;
+    for (; n < INFO_MAX_KERNELS; n++) {
+        list[n].struct_size = sizeof(list[n]);
+        if (pkv_kernel_info(backend, n, &list[n]) != PKV_OK) break;
     }
+    return n;
 }
 
 /* Does the OS take the advice that a store gives? */
@@ -137,6 +137,22 @@ static void keep_reason(void *ctx, pkv_log_level level, const char *text)
     if (level == PKV_LOG_ERROR) snprintf(reason, 160, "%s", text);
 }
 
+/* The current device; asking for it loads its driver. */
+static void read_cuda(struct info_machine *m)
+{
+    pkv_cuda_config cfg = PKV_CUDA_CONFIG_INIT;
+    pkv_backend *backend = NULL;
+    char reason[160] = "";
+    cfg.log = (pkv_logger){ keep_reason, reason };
+    const pkv_status status = pkv_backend_create_cuda(&cfg, &backend);
+    const char *colon = strstr(reason, ": "); /* who says it, which is known here */
+    if (status == PKV_OK) {
+        snprintf(m->cuda, sizeof(m->cuda), "present");
+        m->n_cuda_kernels = read_kernels(backend, m->cuda_kernels);
+        pkv_backend_destroy(backend);
+    } else snprintf(m->cuda, sizeof(m->cuda), "%s", colon ? colon + 2 : pkv_status_name(status));
+}
+
 bool info_machine_read(pkv_isa ceiling, const char *asked_by, struct info_machine *out)
 {
     pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
@@ -146,6 +162,7 @@ bool info_machine_read(pkv_isa ceiling, const char *asked_by, struct info_machin
     read_system(out);
     read_levels(out);
     ask_store(out);
+    read_cuda(out);
     out->asked = ceiling;
     out->used = ceiling == PKV_ISA_BEST ? out->best : ceiling;
     cfg.max_isa = ceiling;
@@ -159,7 +176,7 @@ bool info_machine_read(pkv_isa ceiling, const char *asked_by, struct info_machin
         else info_complain("no backend: %s (%s)", reason, pkv_status_name(status));
         return false;
     }
-    read_kernels(backend, out);
+    out->n_kernels = read_kernels(backend, out->kernels);
     pkv_backend_destroy(backend);
     return true;
 }

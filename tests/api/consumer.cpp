@@ -54,7 +54,7 @@ void one_token(pkv_backend *be, pkv_store *store, pkv_blockmgr *mgr)
     pkv_kv_write_args write = PKV_KV_WRITE_ARGS_INIT;
     write.k = &tk, write.v = &tv, write.slots = &slot, write.k_view = &k_view,
     write.v_view = &v_view;
-    expect(pkv_kv_write(be, &write) == PKV_OK, "kv_write");
+    expect(pkv_kv_write(be, &write, nullptr) == PKV_OK, "kv_write");
 
     std::size_t bytes = 0;
     expect(pkv_attn_workspace(be, 1, 1, 8, 8, &bytes) == PKV_OK, "workspace size");
@@ -65,8 +65,8 @@ void one_token(pkv_backend *be, pkv_store *store, pkv_blockmgr *mgr)
     const pkv_attn_opts opts = PKV_ATTN_OPTS_INIT;
     const pkv_tensor3 tq = { q.data(), PKV_F32, 1, 8, 1, 8, 8 };
     pkv_tensor3 to = { out.data(), PKV_F32, 1, 8, 1, 8, 8 };
-    expect(pkv_attn_run(be, &tq, &k_view, &v_view, &batch, &opts, workspace, bytes, &to, nullptr) ==
-               PKV_OK,
+    expect(pkv_attn_run(be, &tq, &k_view, &v_view, &batch, &opts, workspace, bytes, nullptr, &to,
+                        nullptr) == PKV_OK,
            "attention");
     expect(out == v, "one key has weight 1");
     std::free(workspace);
@@ -117,6 +117,14 @@ int main()
 
     if (n_failed == 0) one_token(be.get(), store.get(), mgr.get());
     expect(pkv_blockmgr_check(mgr.get(), 3) == PKV_OK, "the manager's invariants hold");
+    pkv_cuda_config cuda = PKV_CUDA_CONFIG_INIT;
+    cuda.log = store_cfg.log;
+    last_line = "a device is here";
+    pkv_backend *raw_cuda = nullptr;
+    const pkv_status status = pkv_backend_create_cuda(&cuda, &raw_cuda);
+    expect(status == PKV_OK || status == PKV_E_UNSUPPORTED, "CUDA is there or unsupported");
+    const std::unique_ptr<pkv_backend, destroy> with_cuda(raw_cuda);
+    std::printf("cuda: %s\n", last_line.c_str());
     std::printf("consumer: pagedkv %s, best level %s, %s\n", pkv_version(),
                 pkv_isa_name(pkv_isa_detect()), n_failed == 0 ? "all good" : "FAILED");
     return n_failed == 0 ? 0 : 1;

@@ -30,6 +30,12 @@ int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)
     return 0;
 }
 
+int pkv__device_use(int32_t ordinal, int32_t *before)
+{
+    *before = 0;
+    return ordinal == 0 ? 0 : 101;
+}
+
 const char *pkv__device_error_text(int code)
 {
     return code == 101 ? "invalid device ordinal" : device_last_error();

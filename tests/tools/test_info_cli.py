@@ -148,6 +148,16 @@ def test_kernels():
             expect(kernel["takes"], f"{kernel['function']} takes nothing")
 
 
+def test_cuda():
+    """The backend is there with kernels, or a reason stands in its place."""
+    cuda = machine()["cuda"]
+    if cuda["backend"] == "present":
+        expect(all(k["registers"] > 0 and k["blocks_per_sm"] > 0 for k in cuda["kernels"]), f"{cuda}")
+    else:
+        words = ("built without CUDA", "CUDA device -1", "compute capability")
+        expect(cuda["kernels"] == [] and any(w in cuda["backend"] for w in words), f"{cuda}")
+
+
 def test_option_before_variable():
     expect(machine("--isa", "scalar", isa="best")["used_level"] == "scalar", "--isa goes first")
     expect(machine("--isa=scalar")["used_level"] == "scalar", "--isa=LEVEL")
@@ -164,7 +174,7 @@ def test_missing_level():
 def test_text():
     code, out, err = run("machine", isa="scalar")
     expect(code == 0 and err == "", f"exit {code}, said {err!r}")
-    for word in ("libraries ", "cpu ", "caches ", "huge pages ", "AMX ", "level ", "operation "):
+    for word in ("libraries ", "cpu ", "caches ", "huge pages ", "AMX ", "CUDA ", "level ", "operation "):
         expect(any(line.startswith(word) for line in out.splitlines()), f"no line begins with {word!r}")
     expect("<- used" in next(line for line in out.splitlines() if line.startswith("scalar ")),
            "which level is used")

@@ -89,6 +89,19 @@ static pkv_status prepare_variants(const pkv_cuda_config *cfg, struct pkv__cuda 
     return PKV_OK;
 }
 
+/* Kernels are prepared for the current device, which is the caller's again afterwards. */
+static pkv_status prepare_device(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
+{
+    int32_t before = 0, ours = 0;
+    const int code = pkv__device_use(cuda->caps.ordinal, &before);
+    if (code != 0)
+        return pkv__refuse(&cfg->log, PKV_E_DEVICE, "backend: device %d: %s", cuda->caps.ordinal,
+                           pkv__device_error_text(code));
+    const pkv_status status = prepare_variants(cfg, cuda);
+    (void)pkv__device_use(before, &ours);
+    return status;
+}
+
 static pkv_status check_config(const pkv_cuda_config *cfg)
 {
     if (!pkv__allocator_valid(&cfg->alloc))
@@ -116,7 +129,7 @@ pkv_status pkv_backend_create_cuda(const pkv_cuda_config *cfg, pkv_backend **out
     memset(be, 0, sizeof(*be));
     memset(cuda, 0, sizeof(*cuda));
     status = open_device(cfg, cuda);
-    if (status == PKV_OK) status = prepare_variants(cfg, cuda);
+    if (status == PKV_OK) status = prepare_device(cfg, cuda);
     if (status != PKV_OK) goto fail;
     be->device = &operations;
     be->device_state = cuda;

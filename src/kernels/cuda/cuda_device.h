@@ -26,6 +26,8 @@ struct pkv__device_caps {
 
 /* Properties of a device (-1: the current one); may load the driver. */
 int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps);
+/* Makes a device the calling thread's current one; *before: which one was. */
+int pkv__device_use(int32_t ordinal, int32_t *before);
 /* Static text; never NULL. */
 const char *pkv__device_error_text(int code);
 
