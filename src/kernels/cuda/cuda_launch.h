@@ -31,6 +31,19 @@ struct pkv__cuda_head {
                                              of them; go back to 0 by themselves */
 };
 
+#ifdef __CUDACC__
+#define PKV__CUDA_BOTH static __host__ __device__ inline /* for the host and for kernels */
+#else
+#define PKV__CUDA_BOTH static inline
+#endif
+
+/* Few rows: their queries are columns of the decode kernel. Of q_len and group alone, so that a
+ * sequence's bits do not depend on its company. */
+PKV__CUDA_BOTH int pkv__cuda_is_short(int32_t q_len, int32_t group)
+{
+    return q_len <= 1 || (int64_t)q_len * (group < 16 ? group : 16) <= 16;
+}
+
 /* Which sequences of a batch a launch takes. */
 enum pkv__cuda_rows {
     PKV__CUDA_SHORT, /* few rows: pkv__cuda_is_short */
@@ -51,6 +64,7 @@ struct pkv__cuda_attn {
     struct pkv__cuda_head *head; /* workspace */
     float *partials;             /* workspace behind the head */
     int32_t chunk;               /* invariant mode: keys of a chunk; else 0 */
+    int64_t n_slots;             /* invariant mode: states of chunks that `partials` has room for */
 };
 
 #ifdef __cplusplus
