@@ -22,6 +22,9 @@ void ptx_float_abs(ptx_frame &f, const ptx_instruction &i);
 void ptx_float_min(ptx_frame &f, const ptx_instruction &i);
 void ptx_float_max(ptx_frame &f, const ptx_instruction &i);
 
+/* f16x2, rounded to nearest even. simt_ptx_cvt.cpp */
+void ptx_half_sub(ptx_frame &f, const ptx_instruction &i);
+
 /* setp's comparison of operands 1 and 2. */
 bool ptx_float_compare(const ptx_frame &f, const ptx_instruction &i);
 

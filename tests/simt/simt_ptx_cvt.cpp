@@ -176,11 +176,25 @@ void run_cvt(frame &f, const ins &i)
     else ptx_set(f, i, 0, convert(ptx_get(f, i, 1, 64), i));
 }
 
+constexpr ptx_type f16 = { ptx_kind::f, 16, 1 };
+
+uint64_t half_difference(uint64_t a, uint64_t b)
+{
+    const long double x = decode(ptx_low(a, 16), f16), y = decode(ptx_low(b, 16), f16);
+    return encode(x - y, format_of(f16), rounding::nearest, false);
+}
+
 const ptx_opcode opcodes[] = {
     { "cvt", run_cvt, "rn rz rm rp rni rzi rmi rpi ftz sat satfinite relu", 2, 3, 2 },
 };
 
 } // namespace
+
+void ptx_half_sub(ptx_frame &f, const ptx_instruction &i)
+{
+    const uint64_t a = ptx_get(f, i, 1, 32), b = ptx_get(f, i, 2, 32);
+    ptx_set(f, i, 0, half_difference(a, b) | half_difference(a >> 16, b >> 16) << 16);
+}
 
 ptx_opcode_list ptx_cvt_opcodes()
 {

@@ -97,6 +97,12 @@ bool ptx_type_of(const std::string &text, ptx_type &type)
     return true;
 }
 
+/* The only arithmetic on halves that kernels use: sub.rn.f16x2. */
+static bool is_half_sub(const std::vector<std::string> &parts)
+{
+    return parts == std::vector<std::string>{ "sub", "rn", "f16x2" };
+}
+
 std::string ptx_decode(const std::string &opcode, ptx_instruction &i)
 {
     const std::vector<std::string> parts = split(opcode, '.');
@@ -109,7 +115,7 @@ std::string ptx_decode(const std::string &opcode, ptx_instruction &i)
         const int mod = mod_of(parts[p]);
         if (ptx_type_of(parts[p], type)) {
             if (i.n_types == 4) return "too many types in " + opcode;
-            if (e.is_arithmetic && type.is_float() && type.bits < 32)
+            if (e.is_arithmetic && type.is_float() && type.bits < 32 && !is_half_sub(parts))
                 return "no arithmetic on " + parts[p] + ": " + opcode;
             i.type[i.n_types++] = type;
         } else if (mod < 0 || !e.allowed[(size_t)mod]) {

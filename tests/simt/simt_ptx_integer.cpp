@@ -54,7 +54,8 @@ void run_add(frame &f, const ins &i)
 
 void run_sub(frame &f, const ins &i)
 {
-    if (i.last_type().is_float()) ptx_float_sub(f, i);
+    if (i.last_type().lanes == 2) ptx_half_sub(f, i);
+    else if (i.last_type().is_float()) ptx_float_sub(f, i);
     else add_or_sub(f, i, true);
 }
 

@@ -371,6 +371,10 @@ void conversions(void **)
         { "cvt.rn.bf16x2.f32 r, r0, r1;", one_f, two_f, 0, 0x3f804000 },
         { "cvt.rn.f16x2.e4m3x2 r, h0;", 0x7e38, 0, 0, 0x5f003c00 }, /* 448, 1 */
         { "cvt.rn.f16x2.e4m3x2 r, h0;", 0x7f01, 0, 0, 0x7fff1800 }, /* NaN, 2^-9 */
+        /* 1152 + 1 - 1152, 2^-24 - 2^-23; 2048 - 0.5 and 2048 - 1.5 round to even; inf - inf */
+        { "sub.rn.f16x2 r, r0, r1;", 0x64810001, 0x64800002, 0, 0x3c008001 },
+        { "sub.rn.f16x2 r, r0, r1;", 0x68006800, 0x38003e00, 0, 0x680067fe },
+        { "sub.rn.f16x2 r, r0, r1;", 0x7c008000, 0x7c000000, 0, 0x7fff8000 },
         { "cvt.rn.f16x2.e5m2x2 r, h0;", 0xfc3c, 0, 0, 0xfc003c00 },
         { "cvt.rn.satfinite.e4m3x2.f32 h, r0, r1;", one_f, 0x44000000, 0, 0x387e }, /* 1, 512 */
         { "cvt.rn.satfinite.e4m3x2.f32 h, r0, r1;", 0x3b000000, 0xc3e80000, 0, 0x01fe },
@@ -479,6 +483,9 @@ void texts_that_are_refused(void **)
         { "add.sta.s32 r, r0, r1;", "unknown modifier .sta of opcode add.sta.s32" },
         { "shl.sat.b32 r, r0, r1;", "unknown modifier .sat of opcode shl.sat.b32" },
         { "add.f16 h, h0, h1;", "no arithmetic on f16: add.f16" },
+        { "add.rn.f16x2 r, r0, r1;", "no arithmetic on f16x2: add.rn.f16x2" },
+        { "sub.f16x2 r, r0, r1;", "no arithmetic on f16x2: sub.f16x2" },
+        { "sub.rn.ftz.f16x2 r, r0, r1;", "no arithmetic on f16x2: sub.rn.ftz.f16x2" },
         { "add.s32 r, r0;", "opcode add.s32 with 2 operands" },
         { "add r, r0, r1;", "opcode add with 0 types instead of 1" },
         { "add.s32 r, r0, nobody;", "unknown name nobody" },

@@ -68,7 +68,11 @@
  *   pkv_exp2(x) pkv_log2(x) pkv_rcp(x)  approximations, subnormals are zeros: never compare the
  * bits of a GPU with those of the emulator pkv_to_float(h), pkv_from_float<T>(x), pkv_pack2<T>(lo,
  * hi), pkv_unpack2<T>(bits) pkv_e4m3x2_to_f16x2(c), pkv_e5m2x2_to_f16x2(c)   two codes to two
- * halves, exactly */
+ * halves, exactly
+ *   PKV_E4M3_CVT                  true: the first of them is one instruction
+ *   pkv_prmt(a, b, picks)         byte i is byte `picks >> 4 * i & 7` of the eight bytes of a and
+ * b, a's first pkv_sub_f16x2(a, b)           two differences of halves, each rounded to nearest
+ * even */
 #ifndef PKV_DEV_CUH
 #define PKV_DEV_CUH
 

@@ -291,6 +291,24 @@ PKV_DEV void pkv_mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* ---------------------------------------------------------------- numbers in registers */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+constexpr bool PKV_E4M3_CVT = false;
+#else
+constexpr bool PKV_E4M3_CVT = true;
+#endif
+
+PKV_DEV uint32_t pkv_prmt(uint32_t a, uint32_t b, uint32_t picks)
+{
+    return __byte_perm(a, b, picks);
+}
+PKV_DEV uint32_t pkv_sub_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t difference;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    return difference;
+}
+
 /* ---------------------------------------------------------------- approximations */
 PKV_DEV float pkv_exp2(float x)
 {
