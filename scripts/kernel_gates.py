@@ -1,193 +1,229 @@
 #!/usr/bin/env python3
-"""Compile kernels with nvcc and look at what came out, without a GPU.
+"""Compile kernels and look at what came out, without a GPU.
 
-usage: kernel_gates.py [--self-test] [--targets 80,90,120] [FILE.cu ...]
+usage: kernel_gates.py [--self-test] [--targets 80,90,120 | --all] [--build DIR] [--golden FILE [--update]]
+                       [--variants PROGRAM] [--markdown FILE] [FILE.cu | FILE_sm_NN.ptx ...]
 
-Without files: all of src/kernels/cuda and the tests' kernels for tensor cores. For each kernel and
-target: registers, no spills, no stack (ptxas), and from the machine code in the cubin how many
-instructions of each kind that matters there are, no loads and stores of local memory, and how long
-the loop around the first product of the tensor cores is. Speaks TAP, the table in comments.
---self-test compiles samples that have to be refused.
-
-The machine code is 16 bytes an instruction on these targets, its low 12 bits the opcode. A jump's
-distance, in fours from the next instruction, is in bits 34 to 81.
+Files: .cu for nvcc, or PTX that it made, whose target stands in the name; that of sm_90 is compiled
+for sm_120, too. Without files: the PTX that the build folder DIR has made of the library's kernels
+and of the tests' for tensor cores; with --all, or without DIR, the sources of these, those that DIR
+has generated among them. --all: all targets that the library is built for. Refused are
+  spills, a stack, local memory
+  more registers than kernels are planned with, a loop of too many instructions per 16 tokens
+  attention without tensor cores, ldmatrix or cp.async; cp.async of anything but 16 bytes; divisions
+  by run-time integers in loops of attention
+  variants (the table that PROGRAM prints) of more shared memory than a GPU has, or of more than
+  99 KiB where no other is smaller; kernels of which an SM holds fewer CTAs than planned
+  other counts of instructions in the PTX than the golden file has, and a loop 5 % longer than there
+  (with the nvcc that the golden file is of; --update writes it anew)
+Speaks TAP, what was found in comments. --self-test shows that each can be refused.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
+import time
+
+import kernel_code
+import kernel_limits
+import kernel_ptx
+import kernel_samples
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPCODES = {"HMMA": 0x23c, "LDGSTS": 0xfae, "LDSM": 0x83b, "MOVM": 0x23a, "LDL": 0x983, "STL": 0x387}
-BRA = 0x947
-MAX_LOOP = 450  # instructions per 16 tokens, the longest that any type of KV may take
-# What the tests' kernels must have, so that a census that reads nothing is seen. Per file.
-EXPECTED = {"tensor_kernels.cu": {"HMMA": 2, "LDSM": 6, "MOVM": 2}, "copy_kernels.cu": {"LDGSTS": 1}}
+ALL_TARGETS = "80,86,89,90,100,120"
 
 
-def nvcc():
+def tool(name):
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    return shutil.which(f"{home}/bin/nvcc") or shutil.which("nvcc")
+    return shutil.which(f"{home}/bin/{name}") or shutil.which(name)
+
+
+class Refused(Exception):
+    pass
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Refused("does not compile: " + (done.stderr.strip().splitlines() or ["?"])[-1])
+    return done.stdout + done.stderr
+
+
+def unit_of(source):
+    return re.sub(r"_sm_\d+$", "", source.stem)
+
+
+class Kernel:
+    """One entry of one file, compiled for one target."""
+
+    def __init__(self, unit, target, name, code, used, lines):
+        self.unit, self.target, self.name = unit, target, name
+        self.registers, self.shared = used["registers"], used["shared"]
+        self.stack, self.spills = used["stack"], used["spills"]
+        self.census, self.n_instructions = kernel_code.census(code), len(code)
+        self.loop, self.loop_products = kernel_code.loop_of(code)
+        self.n_threads = kernel_ptx.n_threads(lines)
+        self.ptx, self.lines = kernel_ptx.counts(lines), lines
+
+    def row(self):
+        return (f"{self.name[:64]:64} sm_{self.target:<4} {self.registers:4} regs {self.n_instructions:6} instr "
+                + " ".join(f"{k} {v}" for k, v in self.census.items() if v)
+                + (f" loop {self.loop}" if self.loop else ""))
+
+    def golden(self):
+        return (f"{self.unit} {self.name} sm_{self.target} loop {self.loop} "
+                + " ".join(f"{k} {v}" for k, v in self.ptx.items())).strip()
+
+    def complaints(self):
+        for what in ("stack", "spills"):
+            if getattr(self, what):
+                yield f"{getattr(self, what)} bytes of {what}"
+        if self.census["LDL"] or self.census["STL"]:
+            yield f"{self.census['LDL']} loads, {self.census['STL']} stores of local memory"
+        yield from kernel_ptx.complaints(self.lines, kernel_limits.is_attention(self.name))
+        yield from kernel_limits.complaints(self)
 
 
 def compiled(source, target, folder):
-    """(path of the cubin, what ptxas said); a CalledProcessError if it does not compile."""
-    out = pathlib.Path(folder) / f"{source.stem}_{target}.cubin"
-    done = subprocess.run([nvcc(), "-cubin", f"-arch=sm_{target}", "-std=c++17", "-Xptxas", "-v",
-                           "-Werror=all-warnings", f"-I{ROOT}/tests", f"-I{ROOT}/src",
-                           "-o", out, source], check=True, capture_output=True, text=True)
-    return out, done.stdout + done.stderr
+    """(kernels, seconds, bytes of the cubin) of a .cu or .ptx file for a target."""
+    began, ptx = time.monotonic(), source
+    unit = unit_of(source)
+    if source.suffix == ".cu":
+        ptx = pathlib.Path(folder) / f"{unit}_{target}.ptx"
+        run(tool("nvcc"), "-ptx", f"-arch=sm_{target}", "-std=c++17", "-Werror=all-warnings", f"-I{ROOT}/tests",
+            f"-I{ROOT}/src", f"-I{ROOT}/include", "-o", ptx, source)
+    cubin = pathlib.Path(folder) / f"{unit}_{target}.cubin"
+    text = run(tool("ptxas"), "-v", f"-arch=sm_{target}", "-o", cubin, ptx)
+    code, used = kernel_code.code_of(cubin), kernel_code.resources(text)
+    entries = kernel_ptx.entries(ptx.read_text(encoding="utf-8"))
+    readable = kernel_code.demangled(used)
+    kernels = [Kernel(unit, target, readable[name], code[name], used[name], entries[name]) for name in used]
+    return sorted(kernels, key=lambda k: k.name), time.monotonic() - began, cubin.stat().st_size
 
 
-def resources(text):
-    """{mangled name: {registers, stack, spills}}"""
-    found = {}
-    for part in text.split("Compiling entry function '")[1:]:
-        stack = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
-        used = re.search(r"Used (\d+) registers", part)
-        found[part[:part.index("'")]] = {"registers": int(used[1]), "stack": int(stack[1]),
-                                         "spills": int(stack[2]) + int(stack[3])}
-    return found
-
-
-def code_of(cubin):
-    """{mangled name: its instructions as numbers}, from the ELF sections named .text.NAME"""
-    data = cubin.read_bytes()
-    offset, = struct.unpack_from("<Q", data, 0x28)
-    size, number, names_at = struct.unpack_from("<HHH", data, 0x3a)
-    headers = [struct.unpack_from("<IIQQQQ", data, offset + i * size) for i in range(number)]
-    names = headers[names_at][4]
-    code = {}
-    for name, _, _, _, at, length in headers:
-        start = names + name
-        text = data[start:data.index(b"\0", start)].decode()
-        if text.startswith(".text."):
-            code[text[6:]] = [int.from_bytes(data[i:i + 16], "little") for i in range(at, at + length, 16)]
-    return code
-
-
-def census(code):
-    return {name: sum(word & 0xfff == opcode for word in code) for name, opcode in OPCODES.items()}
-
-
-def loop_length(code):
-    """Instructions from the first HMMA of the shortest loop with one to its jump; 0: no such loop."""
-    shortest = 0
-    for at, word in enumerate(code):
-        if word & 0xfff != BRA:
-            continue
-        distance = word >> 34 & (1 << 48) - 1
-        distance -= (distance >> 47) << 48
-        first = at + 1 + distance * 4 // 16
-        products = [i for i in range(max(first, 0), at) if code[i] & 0xfff == OPCODES["HMMA"]]
-        if products and (not shortest or at - products[0] < shortest):
-            shortest = at - products[0]
-    return shortest
-
-
-def short(mangled):
-    found = re.search(r"_cu_(?:[0-9a-f]{8}|[a-z_]+)\d+([a-z][a-z0-9_]*?)(I.*E)?Ev?P", mangled)
-    return (found[1] + (found[2] or "") if found else mangled)[-40:]
-
-
-def look(source, target, folder):
-    """(rows of the table, complaints)"""
+def look(job, folder):
+    """(name of the test, kernels, lines to print, complaints)"""
+    source, target = job
+    unit = unit_of(source)
+    name = f"{unit} for sm_{target}"
     try:
-        cubin, text = compiled(source, target, folder)
-    except subprocess.CalledProcessError as error:
-        return [], [f"does not compile: {error.stderr.strip().splitlines()[-1]}"]
-    code, rows, complaints, total = code_of(cubin), [], [], dict.fromkeys(OPCODES, 0)
-    for name, r in sorted(resources(text).items()):
-        counts, loop = census(code[name]), loop_length(code[name])
-        rows.append(f"{short(name):40} sm_{target:4} {r['registers']:4} regs {len(code[name]):6} instr "
-                    + " ".join(f"{k} {v}" for k, v in counts.items() if v) + (f" loop {loop}" if loop else ""))
-        total = {k: total[k] + v for k, v in counts.items()}
-        for bad in ("stack", "spills"):
-            if r[bad]:
-                complaints.append(f"{short(name)}: {r[bad]} bytes of {bad}")
-        if counts["LDL"] or counts["STL"]:
-            complaints.append(f"{short(name)}: {counts['LDL']} loads, {counts['STL']} stores of local memory")
-        if loop > MAX_LOOP:
-            complaints.append(f"{short(name)}: {loop} instructions in the loop, at most {MAX_LOOP}")
-    for name, least in EXPECTED.get(source.name, {}).items():
-        if total[name] < least:
-            complaints.append(f"{total[name]} {name} in the machine code, at least {least} expected")
-    return rows, complaints
+        kernels, seconds, size = compiled(source, target, folder)
+    except Refused as why:
+        return name, [], [], [str(why)]
+    complaints = [f"{kernel.name}: {what}" for kernel in kernels for what in kernel.complaints()]
+    rows = [kernel.row() for kernel in kernels] + [f"{seconds:.1f} s, {size} bytes"]
+    return name, kernels, rows, complaints + list(kernel_limits.missing(unit, kernels))
 
 
-SAMPLES = {
-    "spills": ("""__global__ void __launch_bounds__(1024, 2) a(float *p)
-{
-    float x[64];
-#pragma unroll
-    for (int i = 0; i < 64; i++) x[i] = p[i * 1024 + threadIdx.x];
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 64; i++) p[i * 1024 + threadIdx.x] = x[i] * x[63 - i] + x[(i * 7) % 64];
-}
-""", "bytes of spills"),
-    "stack": ("__global__ void a(int *p)\n{\n    volatile int x[8];\n    x[p[1]] = p[0];\n    p[0] = x[p[2]];\n}\n",
-              "bytes of stack"),
-    "local": ("__global__ void a(int *p)\n{\n    volatile int x[8];\n    x[p[1]] = p[0];\n    p[0] = x[p[2]];\n}\n",
-              "1 loads, 1 stores of local memory"),
-    "long_loop": ("""__global__ void a(float *p, int n)
-{
-    float d[4] = {};
-    float x = p[threadIdx.x];
-#pragma unroll 1
-    for (int i = 0; i < n; i++) {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(i));
-#pragma unroll
-        for (int j = 0; j < 500; j++) x = fmaf(x, d[0], d[1]);
-    }
-    p[threadIdx.x] = x;
-}
-""", "instructions in the loop, at most 450"),
-    "misspelt": ('__global__ void a(unsigned *p)\n{\n    asm volatile("movmatrix.sync.aligned.m8n8.tarns.b16 '
-                 '%0, %1;" : "=r"(p[0]) : "r"(p[1]));\n}\n', "does not compile"),
-    "tensor_kernels": ("__global__ void a(int *p)\n{\n    p[0] = 1;\n}\n", "0 HMMA in the machine code"),
-}
+def files_of(args):
+    if args.build and args.targets != ALL_TARGETS:
+        library = {path.stem for path in [*(ROOT / "src/kernels/cuda").glob("*.cu"),
+                                          *(args.build / "src/kernels").rglob("*.cu")]}
+        return [path for path in sorted((args.build / "tests/simt").glob("*_sm_*.ptx"))
+                if unit_of(path) in library or unit_of(path) + ".cu" in kernel_limits.EXPECTED]
+    files = sorted((ROOT / "src/kernels/cuda").glob("*.cu"))
+    files += [ROOT / "tests/simt" / name for name in sorted(kernel_limits.EXPECTED)]
+    return files + (sorted((args.build / "src/kernels").rglob("*.cu")) if args.build else [])
 
 
-def self_test(target, folder):
-    for name, (text, expected) in SAMPLES.items():
-        source = pathlib.Path(folder) / f"{name}.cu"
-        source.write_text(text, encoding="utf-8")
-        complaints = look(source, target, folder)[1]
-        seen = any(expected in c for c in complaints)
-        yield f"sample: {name}", [], [] if seen else [f"not refused for: {expected}; {complaints}"]
-
-
-def checks(args, folder):
-    targets = args.targets.split(",")
-    if args.self_test:
-        yield from self_test(targets[0], folder)
-    files = args.files or sorted((ROOT / "src/kernels/cuda").glob("*.cu")) + [
-        ROOT / "tests/simt" / name for name in sorted(EXPECTED)]
-    for source in files:
+def jobs_of(args):
+    for source in args.files or files_of(args):
+        made_for = re.search(r"_sm_(\d+)$", source.stem)
+        targets = args.targets.split(",")
+        if made_for:
+            targets = {"80": ["80"], "90": ["90", "120"]}[made_for[1]]
         for target in targets:
-            yield f"{source.name} for sm_{target}", *look(source, target, folder)
+            yield source, int(target)
+
+
+def compiler():
+    return re.search(r"V[\d.]+", run(tool("nvcc"), "--version"))[0]
+
+
+def golden_complaints(path, kernels):
+    """Complaints against a golden file: of counts in the PTX, of loops that grew, of kernels without a line."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
+    if lines[0] != f"nvcc {compiler()}":
+        return None
+    known = {}
+    for line in lines[1:]:
+        key, _, rest = line.partition(" loop ")
+        loop, _, ptx = rest.partition(" ")
+        known[key] = int(loop), ptx
+    complaints = []
+    for kernel in kernels:
+        key = f"{kernel.unit} {kernel.name} sm_{kernel.target}"
+        loop, ptx = known.pop(key, (None, None))
+        now = kernel.golden().partition(" loop ")[2].partition(" ")[2]
+        if loop is None:
+            complaints.append(f"{key}: not in {path.name}")
+        elif kernel.loop > loop * 1.05:
+            complaints.append(f"{key}: {kernel.loop} instructions in the loop, {loop} in {path.name}")
+        elif ptx != now:
+            complaints.append(f"{key}: PTX has {now}; in {path.name}: {ptx}")
+    return complaints + [f"{key}: in {path.name}, and no kernel" for key in known]
+
+
+def golden_test(args, kernels):
+    if args.update:
+        args.golden.write_text("\n".join([f"nvcc {compiler()}", *sorted(k.golden() for k in kernels)]) + "\n",
+                               encoding="utf-8")
+    complaints = golden_complaints(args.golden, kernels)
+    if complaints is None:
+        return "golden counts # SKIP they are of another nvcc", [], []
+    advice = ["meant so? scripts/kernel_gates.py --build BUILD --golden tests/simt/kernel_gates.golden --update"] if complaints else []
+    return "golden counts", advice, complaints
+
+
+def markdown(kernels):
+    yield "| kernel | target | registers | CTAs per SM by registers | instructions | loop | HMMA | LDSM | LDGSTS |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for k in sorted(kernels, key=lambda k: (k.unit, k.name, k.target)):
+        held = kernel_code.blocks_per_sm(k.target, k.registers, k.n_threads, k.shared) if k.n_threads else "-"
+        yield (f"| `{k.name}` | sm_{k.target} | {k.registers} | {held} | {k.n_instructions} | {k.loop or '-'} | "
+               + " | ".join(str(k.census[name] or "-") for name in ("HMMA", "LDSM", "LDGSTS")) + " |")
+
+
+def tests(args, folder):
+    """(name, lines to print, complaints) of each test"""
+    if args.self_test:
+        yield from kernel_samples.tests(folder, look, golden_complaints, compiler())
+    kernels = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, found, rows, complaints in pool.map(lambda job: look(job, folder), jobs_of(args)):
+            kernels += found
+            yield name, rows, complaints
+    if args.golden:
+        yield golden_test(args, kernels)
+    if args.variants:
+        yield "variants", *kernel_limits.variants(run(args.variants), kernels)
+    if args.markdown:
+        args.markdown.write_text("\n".join(markdown(kernels)) + "\n", encoding="utf-8")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self-test", action="store_true")
     parser.add_argument("--targets", default="80,90,120")
+    parser.add_argument("--all", action="store_const", const=ALL_TARGETS, dest="targets")
+    parser.add_argument("--build", type=pathlib.Path)
+    parser.add_argument("--golden", type=pathlib.Path)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--variants", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     args = parser.parse_args()
-    if not nvcc():
+    if not tool("nvcc"):
         print("1..0 # SKIP there is no nvcc in CUDA_HOME or on the path")
         return 0
     failed = number = 0
     with tempfile.TemporaryDirectory() as folder:
-        for number, (name, rows, complaints) in enumerate(checks(args, folder), 1):
+        for number, (name, rows, complaints) in enumerate(tests(args, folder), 1):
             for row in rows + complaints:
                 print(f"# {row}")
             print(f"{'not ok' if complaints else 'ok'} {number} - {name}", flush=True)
