@@ -34,6 +34,11 @@ extern const int32_t pkv__n_cuda_variants;
 
 enum { PKV__CUDA_MAX_VARIANTS = 128 };
 
+struct pkv__cuda;
+/* The first variant of an operation for a dtype that this device has code for; -1: none. For
+ * operations without dims. */
+int32_t pkv__cuda_variant_of(const struct pkv__cuda *cuda, pkv_op op, pkv_dtype dtype);
+
 /* pkv_backend.device_state. Read-only after creation. */
 struct pkv__cuda {
     struct pkv__device_caps caps;

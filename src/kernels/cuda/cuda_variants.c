@@ -1,5 +1,35 @@
 /* The table of compiled kernels. */
+#include "kernels/cuda/blocks_copy.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/states_merge.h"
 
-const struct pkv__cuda_variant pkv__cuda_variants[] = { { 0 } };
-const int32_t pkv__n_cuda_variants = 0;
+#define BLOCKS_COPY                                                                                \
+    {                                                                                              \
+        .name = "blocks_copy_cuda", .op = PKV_OP_BLOCKS_COPY, .dtype = PKV_I8,                     \
+        .n_threads = PKV__BLOCKS_COPY_THREADS,                                                     \
+        .covers = "whole blocks or their first tokens; gather and scatter",                        \
+        .prepare = pkv__blocks_copy_prepare, .launch = pkv__blocks_copy_launch                     \
+    }
+#define STATES_MERGE(DTYPE, type)                                                                  \
+    {                                                                                              \
+        .name = "states_merge_" #type "_cuda", .op = PKV_OP_STATES_MERGE, .dtype = PKV_##DTYPE,    \
+        .n_threads = PKV__STATES_MERGE_THREADS, .covers = "up to 64 states of this type",          \
+        .prepare = pkv__states_merge_##type##_prepare, .launch = pkv__states_merge_##type##_launch \
+    }
+
+const struct pkv__cuda_variant pkv__cuda_variants[] = {
+    BLOCKS_COPY,
+    STATES_MERGE(F32, f32),
+    STATES_MERGE(F16, f16),
+    STATES_MERGE(BF16, bf16),
+};
+const int32_t pkv__n_cuda_variants = PKV_ARRAY_LEN(pkv__cuda_variants);
+
+int32_t pkv__cuda_variant_of(const struct pkv__cuda *cuda, pkv_op op, pkv_dtype dtype)
+{
+    for (int32_t i = 0; i < pkv__n_cuda_variants; i++)
+        if (cuda->usable[i] && pkv__cuda_variants[i].op == op &&
+            pkv__cuda_variants[i].dtype == dtype)
+            return i;
+    return -1;
+}
