@@ -1,5 +1,6 @@
 /* What must not change one bit: where blocks lie, strides, tables, company, repetition, hints. */
 #include "attn_instance.h"
+#include "check_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ static void alone(struct check *c)
     struct attn_problem p = draw(c);
     struct attn_result batch = { 0 };
     struct attn_route routes[ATTN_MAX_SEQS];
+    attn_make_invariant(c, &p);
     attn_fill(c, &p);
     struct attn_layout layout = attn_draw_layout(c);
     keep(c, &p, &layout, &batch, routes);

@@ -1,6 +1,7 @@
 /* Attention in parts, merged: keys of one row split, and the cascade over a common prefix. Against
  * the oracle over all keys at once. */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -90,15 +91,20 @@ static void merge_and_judge(struct check *c, const struct attn_problem *p,
         lse[s] = out_lse;
         o[s].data = mem[s].data;
         lse[s].data = parts[s].lse;
+        hostile_lend(parts[s].lse, parts[s].lse_bytes);
     }
     mem[n] = hostile_create(parts[0].o_bytes, 0xff);
     out.data = mem[n].data;
     out_lse.data = malloc(parts[0].lse_bytes + 1);
-    const pkv_status status = pkv_states_merge(c->be, o, lse, n, NULL, &out, &out_lse);
+    hostile_lend(out_lse.data, parts[0].lse_bytes);
+    const pkv_status status =
+        check_supported(c, pkv_states_merge(c->be, o, lse, n, NULL, &out, &out_lse));
     CHECK(c, status == PKV_OK, "merge of %d parts: %s", n, pkv_status_name(status));
     const struct merged m = { p, n, route, out.data, out_lse.data };
     if (status == PKV_OK) judge(c, &m);
+    hostile_unlend(out_lse.data);
     free(out_lse.data);
+    for (int32_t s = 0; s < n; s++) hostile_unlend(parts[s].lse);
     for (int32_t s = 0; s <= n; s++) hostile_destroy(&mem[s]);
 }
 

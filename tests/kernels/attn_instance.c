@@ -1,5 +1,6 @@
 /* Laying out attention problems in hostile memory, and running them. */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <limits.h>
@@ -209,6 +210,15 @@ static const float *place_floats(struct attn_instance *inst, const float *src, i
     return data;
 }
 
+static pkv_status workspace_invariant(const struct check *c, const struct attn_problem *p,
+                                      size_t *bytes)
+{
+    int64_t max_keys = 0;
+    for (int32_t b = 0; b < p->n_seqs; b++) max_keys += p->kv_len[b];
+    return pkv_attn_workspace_invariant(c->be, p->n_q_heads, p->n_kv_heads, p->k_dim, p->v_dim,
+                                        p->n_seqs, max_keys, p->opts.invariant_chunk, bytes);
+}
+
 void attn_build(struct check *c, const struct attn_problem *p, const struct attn_layout *layout,
                 struct attn_instance *inst)
 {
@@ -238,12 +248,14 @@ void attn_build(struct check *c, const struct attn_problem *p, const struct attn
     }
     if (p->opts.alibi) inst->opts.alibi = place_floats(inst, p->alibi, p->n_q_heads);
     if (p->opts.sink) inst->opts.sink = place_floats(inst, p->sink, p->n_q_heads);
-    inst->opts.bad = inst->bad;
-    const pkv_status status = p->is_mla
-                                  ? pkv_attn_mla_workspace(c->be, p->n_q_heads, attn_q_dim(p),
-                                                           p->v_dim, &inst->workspace_bytes)
+    inst->opts.bad = inst->bad = attn_take(inst, 4 * sizeof(uint32_t), 0);
+    const pkv_status status = p->is_mla ? pkv_attn_mla_workspace(c->be, p->n_q_heads, attn_q_dim(p),
+                                                                 p->v_dim, &inst->workspace_bytes)
+                              : p->opts.invariant
+                                  ? workspace_invariant(c, p, &inst->workspace_bytes)
                                   : pkv_attn_workspace(c->be, p->n_q_heads, p->n_kv_heads, p->k_dim,
                                                        p->v_dim, &inst->workspace_bytes);
+    check_supported(c, status);
     CHECK(c, status == PKV_OK && inst->workspace_bytes % 64 == 0, "workspace: status %s, %zu bytes",
           pkv_status_name(status), inst->workspace_bytes);
     inst->workspace = attn_take(inst, (int64_t)inst->workspace_bytes, 0xff);
@@ -311,8 +323,14 @@ pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_re
         const bool writable = m->data == inst->out.data || m->data == inst->workspace ||
                               m->data == (void *)inst->lse.data;
         if (writable) memset(m->data, 0xff, m->bytes);
-        else hostile_lock(m);
+        else if (m->data != (void *)inst->bad) hostile_lock(m);
     }
+    if (check_on_device(c) && !inst->layout.raw_workspace) {
+        const pkv_status made =
+            pkv_workspace_init(c->be, inst->workspace, inst->workspace_bytes, NULL);
+        CHECK(c, made == PKV_OK, "workspace_init: %s", pkv_status_name(made));
+    }
+    check_schedule(c);
     pkv_lse *lse = inst->problem->with_lse ? &inst->lse : NULL;
     const pkv_status status =
         inst->problem->is_mla
@@ -321,6 +339,7 @@ pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_re
                                &inst->out, lse)
             : pkv_attn_run(c->be, &inst->q, &inst->k, &inst->v, &inst->batch, &inst->opts,
                            inst->workspace, inst->workspace_bytes, NULL, &inst->out, lse);
+    check_supported(c, status);
     for (int i = 0; i < inst->n_mem; i++)
         CHECK(c, hostile_intact(&inst->mem[i]), "something was written in front of a buffer");
     collect(c, inst, result);

@@ -16,8 +16,9 @@ struct attn_layout {
     int32_t extra_blocks, extra_ids, pad_rows; /* blocks and ids nobody needs; rows of nobody */
     bool transposed;                           /* q, out, lse as [head][row] */
     bool padded;                               /* more between rows than needed */
-    bool open;        /* K and V of unseen keys may be read: a damaged table brings them in sight */
-    bool full_scales; /* a scale per block, token and head, whatever they depend on */
+    bool open; /* K and V of unseen keys may be read: a damaged table brings them in sight */
+    bool raw_workspace; /* of a device: never initialised, so that sequences are not shared out */
+    bool full_scales;   /* a scale per block, token and head, whatever they depend on */
     unsigned char fill;
 };
 
@@ -35,7 +36,7 @@ struct attn_instance {
     int32_t *table, *table_indptr, *kv_len, *q_indptr; /* what batch points to, to be damaged */
     void *workspace;
     size_t workspace_bytes;
-    uint32_t bad[4];
+    uint32_t *bad; /* [4] */
 };
 
 struct attn_layout attn_draw_layout(struct check *c);
@@ -43,6 +44,8 @@ struct attn_layout attn_draw_layout(struct check *c);
 void attn_build(struct check *c, const struct attn_problem *p, const struct attn_layout *layout,
                 struct attn_instance *inst);
 void attn_destroy(struct attn_instance *inst);
+/* Is what `bad` names really wrong, in a way that bad[0] tells of? */
+bool attn_offends(const struct attn_instance *inst);
 
 /* Memory of the instance, full of `fill`; `bytes` is rounded up to 16. Exactly n floats. */
 void *attn_take(struct attn_instance *inst, int64_t bytes, unsigned char fill);
@@ -62,7 +65,8 @@ int32_t attn_blocks_of(const struct attn_problem *p, int32_t b);
 /* Who takes each sequence; fails if a kernel of the level asked for exists and is not chosen.
  * Counts what is covered. */
 void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes);
-/* Fresh outputs, run, check guards and gaps, collect. The status is returned and not judged. */
+/* Fresh outputs, run, check guards and gaps, collect. The status is returned and not judged; what a
+ * device has no kernel for ends the run. */
 pkv_status attn_call(struct check *c, struct attn_instance *inst, struct attn_result *result);
 /* All of it, expecting PKV_OK, with a layout of its own: build, run, judge, destroy. */
 void attn_try(struct check *c, const struct attn_problem *p, const struct attn_layout *layout,

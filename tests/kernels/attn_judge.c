@@ -70,9 +70,24 @@ static int32_t at_most(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
+/* Tensor cores: p has the type that they multiply; sums of 16 products, then one after another,
+ * each step with its rescaling. */
+static struct oracle_path device_path(const struct attn_problem *p, int32_t n, int32_t kv_len)
+{
+    const bool bf16 = p->kv_dtype == PKV_BF16;
+    return (struct oracle_path){
+        .terms = 3 * at_most(n, kv_len / 16 + 6),
+        .p_roundoff = bf16 ? 0x1p-8 : 0x1p-11,
+        .p_step = bf16 ? 0x1p-134 : 0x1p-25,
+        .q_step = p->q_dtype == PKV_BF16 && !bf16 ? 0x1p-25 : 0,
+        .out = p->q_dtype,
+    };
+}
+
 struct oracle_path attn_path(const struct attn_problem *p, const struct attn_route *route,
                              int32_t n, int32_t kv_len)
 {
+    if (route->isa == PKV_ISA_CUDA) return device_path(p, n, kv_len);
     const bool bf16 = !p->is_mla && p->kv_dtype == PKV_BF16 && p->q_dtype == PKV_BF16;
     const bool rounds_p =
         bf16 && !route->is_short && (route->isa == PKV_ISA_AVX512BF16 || route->isa == PKV_ISA_AMX);
@@ -82,7 +97,7 @@ struct oracle_path attn_path(const struct attn_problem *p, const struct attn_rou
         .terms = route->isa == PKV_ISA_SCALAR ? n : at_most(n, vector),
         .p_roundoff = rounds_p ? 0x1p-8 : 0,
         .flushes = rounds_p,
-        .int8_qk = route->int8_qk,
+        .q_step = route->int8_qk ? 0x1.02p-15 : 0,
         .out = p->q_dtype,
     };
 }

@@ -1,5 +1,6 @@
 /* Latent attention: rows shared by keys and values, parts with scales of their own. */
 #include "attn_instance.h"
+#include "check_device.h"
 
 static struct attn_problem usual(struct check *c)
 {
@@ -76,6 +77,7 @@ static void latent_bits(struct check *c)
     struct attn_layout layout = attn_draw_layout(c);
     attn_draw_options(c, &p, rng_int(&c->rng, 0, 1));
     p.opts.int8_qk = 0;
+    attn_make_invariant(c, &p);
     attn_fill(c, &p);
     attn_try(c, &p, &layout, &first);
     for (int i = 0; i < TABLE_N; i++) {

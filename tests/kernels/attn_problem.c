@@ -1,5 +1,6 @@
 /* Drawing attention problems. */
 #include "attn_problem.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -83,6 +84,13 @@ void attn_draw_sharing(struct check *c, struct attn_problem *p)
         p->shared_with[b] = a;
         p->shared_blocks[b] = rng_int(&c->rng, 1, most);
     }
+}
+
+void attn_make_invariant(struct check *c, struct attn_problem *p)
+{
+    static const int32_t chunks[] = { 64, 128, 64, 0 };
+    p->opts.invariant = 1;
+    p->opts.invariant_chunk = chunks[rng_int(&c->device_rng, 0, 3)];
 }
 
 void attn_lay_rows(struct attn_problem *p)
@@ -184,8 +192,19 @@ static void describe(struct check *c, const struct attn_problem *p)
                        p->kv_len[b]);
 }
 
+/* Devices take queries of 16 bits: of bf16 over everything, of f16 over all but bf16. */
+static void fit_queries(struct check *c, struct attn_problem *p)
+{
+    if (!check_on_device(c)) return;
+    if (p->kv_dtype == PKV_BF16 || (p->is_mla && p->rope_dtype == PKV_BF16)) p->q_dtype = PKV_BF16;
+    else if (p->q_dtype == PKV_F32 && p->kv_dtype == PKV_F16) p->q_dtype = PKV_F16;
+    else if (p->q_dtype == PKV_F32)
+        p->q_dtype = rng_chance(&c->device_rng, 50) ? PKV_F16 : PKV_BF16;
+}
+
 void attn_fill(struct check *c, struct attn_problem *p)
 {
+    fit_queries(c, p);
     const int32_t k_row = p->n_kv_heads * p->k_dim, v_row = attn_v_heads(p) * p->v_dim;
     attn_lay_rows(p);
     describe(c, p);

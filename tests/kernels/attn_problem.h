@@ -131,6 +131,8 @@ void attn_draw_options(struct check *c, struct attn_problem *p, int32_t n);
 void attn_draw_q_pos(struct check *c, struct attn_problem *p);
 void attn_draw_mask(struct check *c, struct attn_problem *p, bool tree);
 void attn_draw_sharing(struct check *c, struct attn_problem *p);
+/* Ask for what the CPU does by itself: bits that do not depend on the rest of the batch. */
+void attn_make_invariant(struct check *c, struct attn_problem *p);
 
 /* Rows of each sequence in order; attn_fill does it, and whatever needs it before. */
 void attn_lay_rows(struct attn_problem *p);

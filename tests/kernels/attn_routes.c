@@ -1,5 +1,6 @@
 /* Which kernel takes a sequence, and what that exercises. */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "coverage.h"
 
 #include <stdio.h>
@@ -16,9 +17,22 @@ static pkv_isa expected(pkv_isa isa, const struct attn_problem *p, bool is_short
     return has_one ? isa : PKV_ISA_AVX512;
 }
 
+/* attention_decode_f16_d64_cuda, attention_prefill_...: kernels for short rows and for long ones.
+ */
+static bool parse_device(const char *name, const struct attn_problem *p, struct attn_route *r)
+{
+    const size_t n = strlen(name);
+    char type[16];
+    *r = (struct attn_route){ PKV_ISA_CUDA, strstr(name, "_decode_") != NULL, false };
+    snprintf(type, sizeof(type), "_%s_", pkv_dtype_name(p->kv_dtype));
+    return n > 5 && strcmp(name + n - 5, "_cuda") == 0 && strstr(name, type) &&
+           (r->is_short || strstr(name, "_prefill_"));
+}
+
 static bool parse(const char *name, const struct attn_problem *p, struct attn_route *r)
 {
     char want[64];
+    if (strstr(name, "_cuda")) return parse_device(name, p, r);
     const char *const isa = strrchr(name, '_');
     if (!isa || pkv_isa_from_name(isa + 1, &r->isa) != PKV_OK) return false;
     r->int8_qk = strncmp(name, "attention_short_int8qk_", 23) == 0;
@@ -69,6 +83,11 @@ static void cover_sequence(const struct attn_instance *inst, int32_t b, const st
         if (features[i].on) cover(what, r->isa, p->kv_dtype, features[i].name);
 }
 
+static int32_t at_most(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Latent attention has one kernel per level, whatever the dtypes. */
 static void mla_route(struct check *c, const struct attn_instance *inst, struct attn_route *r)
 {
@@ -80,6 +99,7 @@ static void mla_route(struct check *c, const struct attn_instance *inst, struct 
         status = pkv_kernel_info(c->be, i, &d);
         if (status == PKV_OK && d.op == PKV_OP_ATTENTION_MLA) break;
     }
+    if (status != PKV_OK && check_on_device(c)) check_stop(c, "no kernel of latent attention");
     const pkv_isa want = c->isa > PKV_ISA_AVX512 && c->isa <= PKV_ISA_AMX ? PKV_ISA_AVX512 : c->isa;
     if (status != PKV_OK) {
         cover_wrong(c->isa, "nothing that pkv_kernel_info lists for attention_mla", want);
@@ -125,12 +145,15 @@ void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_
         const char *name = pkv_attn_kernel_name(c->be, &inst->q, &inst->k, &inst->v, &inst->batch,
                                                 &inst->opts, p->q_len[b]);
         *r = (struct attn_route){ PKV_ISA_SCALAR, true, false };
+        if (!name && check_on_device(c)) check_stop(c, c->log[0] ? c->log : "no kernel");
         CHECK(c, name && parse(name, p, r), "sequence %d goes to '%s'", b, name ? name : "nobody");
         const pkv_isa want = expected(c->isa, p, r->is_short, r->int8_qk);
         const int32_t group = p->n_q_heads / p->n_kv_heads;
-        const bool is_short = p->q_len[b] <= 1 || p->q_len[b] * group <= 32;
-        CHECK(c, r->is_short == is_short, "sequence %d of %d rows goes to %s", b, p->q_len[b],
-              name);
+        /* A device's kernel for short rows takes all where there is no other. */
+        const bool is_short = check_on_device(c) ? p->q_len[b] * at_most(group, 16) <= 16
+                                                 : p->q_len[b] <= 1 || p->q_len[b] * group <= 32;
+        CHECK(c, r->is_short == is_short || (check_on_device(c) && r->is_short),
+              "sequence %d of %d rows goes to %s", b, p->q_len[b], name);
         if (name && r->isa != want) cover_wrong(c->isa, name, want);
         if (p->q_len[b] > 0) cover_sequence(inst, b, r);
         c->n_level_units += r->isa == c->isa;

@@ -1,5 +1,6 @@
 /* Attention over codes: which scale and zero point meets which row (KT17), and q in 15 bits. */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -46,14 +47,14 @@ static void judge_own_keys(struct check *c, const struct attn_problem *p,
                 double z = 0;
                 for (int32_t d = 0; d < p->k_dim; d++) {
                     const double want = value(p, p->v[b], &p->v_scale, &p->v_zero, b, row, d);
-                    const double got = oracle_load(PKV_F32, r->o, at * p->k_dim + d);
+                    const double got = oracle_load(p->q_dtype, r->o, at * p->k_dim + d);
                     z += (double)p->q[at * p->k_dim + d] *
                          value(p, p->k[b], &p->k_scale, &p->k_zero, b, row, d);
-                    CHECK(c, got == want,
+                    CHECK(c, got == oracle_round(p->q_dtype, want),
                           "V of sequence %d key %d head %d dim %d: %.9g, must be %.9g", b, key, g,
                           d, got, want);
                 }
-                CHECK(c, (double)r->lse[at] == z,
+                CHECK(c, check_same_logit(c, (double)r->lse[at], z),
                       "logit of sequence %d key %d head %d: %.9g, must be %.9g", b, key, g,
                       (double)r->lse[at], z);
             }

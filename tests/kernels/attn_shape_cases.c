@@ -1,5 +1,6 @@
 /* Attention within its bounds: shapes, options, values, each on hostile memory. */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -8,7 +9,9 @@
 static void try_and_free(struct check *c, struct attn_problem *p)
 {
     struct attn_result result = { 0 };
-    const struct attn_layout layout = attn_draw_layout(c);
+    struct attn_layout layout = attn_draw_layout(c);
+    layout.raw_workspace = rng_chance(&c->device_rng, 10);
+    if (rng_chance(&c->device_rng, 15)) attn_make_invariant(c, p);
     attn_fill(c, p);
     attn_try(c, p, &layout, &result);
     attn_result_free(&result);

@@ -2,6 +2,7 @@
  * stride at a time is huge; a product of id and stride that wraps reads zeros, or nothing at all.
  */
 #include "attn_instance.h"
+#include "check_device.h"
 #include "oracle/oracle_numbers.h"
 
 #include <stdlib.h>
@@ -127,8 +128,9 @@ static void collect(const struct sparse *s, const struct attn_problem *p, struct
 
 static void run(struct check *c, struct attn_problem *p, struct sparse *s, const int32_t *ids)
 {
-    const int32_t indptr[2] = { 0, p->q_len[0] };
-    uint32_t bad[4] = { 0 };
+    struct hostile arrays = hostile_create((4 + 2 + 1 + N_KEYS / 2 + 2) * sizeof(int32_t), 0);
+    uint32_t *bad = (uint32_t *)(void *)arrays.data;
+    int32_t *indptr = (int32_t *)(void *)(bad + 4), *kv_len = indptr + 2, *table = kv_len + 1;
     struct attn_result r = { 0 };
     pkv_attn_batch batch = PKV_ATTN_BATCH_INIT;
     pkv_attn_opts opts = PKV_ATTN_OPTS_INIT;
@@ -136,22 +138,29 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     pkv_status status = pkv_attn_workspace(c->be, HEADS, HEADS, DIM, DIM, &bytes);
     struct hostile work = hostile_create(bytes, 0xff);
     batch.n_seqs = 1;
-    batch.table = ids;
+    indptr[1] = p->q_len[0];
+    kv_len[0] = p->kv_len[0];
+    memcpy(table, ids, N_KEYS / 2 * sizeof(int32_t));
+    batch.table = table;
     batch.table_stride = N_KEYS / 2;
-    batch.kv_len = p->kv_len;
+    batch.kv_len = kv_len;
     batch.q_indptr = indptr;
     opts.bad = bad;
+    if (status == PKV_OK) status = pkv_workspace_init(c->be, work.data, bytes, NULL);
     const char *name = pkv_attn_kernel_name(c->be, &s->q, &s->k, &s->v, &batch, &opts, p->q_len[0]);
     const struct attn_route route = { c->isa, name && strstr(name, "_short_"), false };
+    check_supported(c, status);
     if (status == PKV_OK)
         status = pkv_attn_run(c->be, &s->q, &s->k, &s->v, &batch, &opts, work.data, bytes, NULL,
                               &s->out, &s->lse);
+    check_supported(c, status);
     CHECK(c, status == PKV_OK || bad[0] == PKV_BAD_NULL_BLOCK, "status %s, bad %#x",
           pkv_status_name(status), (unsigned)bad[0]);
     collect(s, p, &r);
     attn_judge(c, p, &r, &route);
     attn_result_free(&r);
     hostile_destroy(&work);
+    hostile_destroy(&arrays);
 }
 
 static void far_offsets(struct check *c)

@@ -1,5 +1,7 @@
 /* pkv_table_check: the verdict that attention gives on the same tables, without K and V. */
 #include "attn_instance.h"
+#include "check_device.h"
+#include "kv_fixture.h"
 
 #include <limits.h>
 #include <string.h>
@@ -8,6 +10,7 @@ static struct attn_problem draw(struct check *c)
 {
     struct rng *r = &c->rng;
     struct attn_problem p = attn_usual(c);
+    if (check_on_device(c)) p.kv_dtype = PKV_F16;
     p.n_seqs = rng_int(r, 1, 6);
     p.block_tokens = rng_int(r, 1, 9);
     p.k_dim = p.v_dim = 8;
@@ -54,18 +57,57 @@ static void damage(struct check *c, struct attn_instance *inst)
     if (inst->opts.mask && rng_chance(r, 30)) inst->opts.mask_stride = rng_int(r, 0, 1);
 }
 
+/* Of the definition: the CPU's. What a device names is any offender. */
+static void judge_verdict(struct check *c, const struct attn_instance *inst, const uint32_t *bad,
+                          const uint32_t *want, const char *what)
+{
+    if (!check_on_device(c)) {
+        CHECK(c, memcmp(bad, want, 4 * sizeof(*bad)) == 0,
+              "%s: bad %#x %u %u %d, of attention %#x %u %u %d", what, (unsigned)bad[0],
+              (unsigned)bad[1], (unsigned)bad[2], (int)bad[3], (unsigned)want[0], (unsigned)want[1],
+              (unsigned)want[2], (int)want[3]);
+        return;
+    }
+    struct attn_instance named = *inst;
+    named.bad = (uint32_t[4]){ bad[0], bad[1], bad[2], bad[3] };
+    CHECK(c, bad[0] == want[0], "%s: bad %#x, must be %#x", what, (unsigned)bad[0],
+          (unsigned)want[0]);
+    CHECK(c, bad[0] == 0 || attn_offends(&named), "%s: bad %#x: not sequence %u index %u value %d",
+          what, (unsigned)bad[0], (unsigned)bad[1], (unsigned)bad[2], (int)bad[3]);
+}
+
+static pkv_status check_table(pkv_backend *be, const struct attn_instance *inst,
+                              const pkv_attn_opts *opts, uint32_t *bad)
+{
+    return pkv_table_check(be, &inst->batch, opts, inst->q.n_rows, inst->k.n_blocks,
+                           inst->k.block_tokens, bad, NULL);
+}
+
 static void same_verdict(struct check *c, const struct attn_instance *inst, pkv_status attn,
                          const pkv_attn_opts *opts, const char *what)
 {
-    uint32_t bad[4] = { 0 };
-    const pkv_status status = pkv_table_check(c->be, &inst->batch, opts, inst->q.n_rows,
-                                              inst->k.n_blocks, inst->k.block_tokens, bad, NULL);
+    struct hostile mem = hostile_create(4 * sizeof(uint32_t), 0);
+    uint32_t *bad = (uint32_t *)(void *)mem.data;
+    const pkv_status status = check_supported(c, check_table(c->be, inst, opts, bad));
     CHECK(c, status == attn, "%s: status %s, of attention %s", what, pkv_status_name(status),
           pkv_status_name(attn));
-    CHECK(c, memcmp(bad, inst->bad, sizeof(bad)) == 0,
-          "%s: bad %#x %u %u %d, of attention %#x %u %u %d", what, (unsigned)bad[0],
-          (unsigned)bad[1], (unsigned)bad[2], (int)bad[3], (unsigned)inst->bad[0],
-          (unsigned)inst->bad[1], (unsigned)inst->bad[2], (int)inst->bad[3]);
+    judge_verdict(c, inst, bad, inst->bad, what);
+    hostile_destroy(&mem);
+}
+
+/* A device's verdict on the table beside the CPU's, before attention has to agree with it. */
+static void same_as_cpu(struct check *c, const struct attn_instance *inst)
+{
+    if (!check_on_device(c)) return;
+    struct hostile mem = hostile_create(4 * sizeof(uint32_t), 0);
+    uint32_t *bad = (uint32_t *)(void *)mem.data, want[4] = { 0 };
+    pkv_backend *cpu = kv_backend(c, PKV_ISA_SCALAR, 1);
+    const pkv_status of_cpu = check_table(cpu, inst, &inst->opts, want);
+    CHECK(c, (of_cpu == PKV_OK) == (want[0] == 0), "the CPU: %s", pkv_status_name(of_cpu));
+    pkv_backend_destroy(cpu);
+    CHECK(c, check_supported(c, check_table(c->be, inst, &inst->opts, bad)) == PKV_OK, "refused");
+    judge_verdict(c, inst, bad, want, "beside the CPU");
+    hostile_destroy(&mem);
 }
 
 static void verdicts(struct check *c)
@@ -79,6 +121,7 @@ static void verdicts(struct check *c)
     attn_fill(c, &p);
     attn_build(c, &p, &layout, &inst);
     damage(c, &inst);
+    same_as_cpu(c, &inst);
     const pkv_status status = attn_call(c, &inst, &r);
     same_verdict(c, &inst, status, &inst.opts, "with options");
     /* Options that let every row see every key are no options, where there are rows. */
@@ -86,7 +129,7 @@ static void verdicts(struct check *c)
     bool rows = (inst.bad[0] & PKV_BAD_Q_INDPTR) == 0;
     for (int32_t b = 0; b < p.n_seqs; b++)
         rows = rows && (!inst.q_indptr || inst.q_indptr[b + 1] > inst.q_indptr[b]);
-    memset(inst.bad, 0, sizeof(inst.bad));
+    memset(inst.bad, 0, 4 * sizeof(uint32_t));
     inst.opts = (pkv_attn_opts)PKV_ATTN_OPTS_INIT;
     inst.opts.causal = 0;
     inst.opts.bad = inst.bad;
@@ -104,13 +147,14 @@ static void clean(struct check *c)
     struct attn_instance inst;
     const struct attn_layout layout = attn_draw_layout(c);
     const uint32_t old[4] = { 0, 7, 8, 9 };
-    uint32_t bad[4];
     attn_fill(c, &p);
     attn_build(c, &p, &layout, &inst);
-    memcpy(bad, old, sizeof(bad));
-    const pkv_status status = pkv_table_check(c->be, &inst.batch, &inst.opts, inst.q.n_rows,
-                                              inst.k.n_blocks, inst.k.block_tokens, bad, NULL);
-    CHECK(c, status == PKV_OK && memcmp(bad, old, sizeof(bad)) == 0,
+    uint32_t *bad = inst.bad;
+    memcpy(bad, old, sizeof(old));
+    const pkv_status status =
+        check_supported(c, pkv_table_check(c->be, &inst.batch, &inst.opts, inst.q.n_rows,
+                                           inst.k.n_blocks, inst.k.block_tokens, bad, NULL));
+    CHECK(c, status == PKV_OK && memcmp(bad, old, sizeof(old)) == 0,
           "a clean table: status %s, bad %#x %u %u %u", pkv_status_name(status), (unsigned)bad[0],
           (unsigned)bad[1], (unsigned)bad[2], (unsigned)bad[3]);
     attn_destroy(&inst);

@@ -1,7 +1,9 @@
 /* check_kernels: every operation, at every level, on cruel shapes, values and memory.
  * See --help. Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here. */
 #include "check_kernels.h"
+#include "check_device.h"
 #include "coverage.h"
+#include "hostile_memory.h"
 #include "kernel_bench.h"
 #include "test_levels.h"
 
@@ -44,6 +46,8 @@ struct options {
 static struct tally tallies[512];
 static int n_tallies;
 static sigjmp_buf crash_return;
+enum { STOPPED = 1 << 16 }; /* no signal's number */
+static const struct check *at_death;
 
 static void case_name(char *buf, size_t bytes, const struct check_case *k, pkv_dtype dtype)
 {
@@ -62,6 +66,7 @@ void check_fail(struct check *c, const char *fmt, ...)
     va_start(args, fmt);
     vprintf(fmt, args);
     va_end(args);
+    if (c->log[0]) printf("\n        log: %s", c->log);
     printf("\n        repeat: PKV_ISA=%s %s --case %s --seed %lld\n", pkv_isa_name(c->isa),
            c->program, name, (long long)c->seed);
     fflush(stdout);
@@ -73,6 +78,12 @@ void check_skip(struct check *c, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(c->skip, sizeof(c->skip), fmt, args);
     va_end(args);
+}
+
+_Noreturn void check_stop(struct check *c, const char *reason)
+{
+    check_skip(c, "%s", reason);
+    siglongjmp(crash_return, STOPPED);
 }
 
 static struct tally *tally_of(const struct check *c)
@@ -91,8 +102,26 @@ static void on_crash(int sig)
     siglongjmp(crash_return, sig);
 }
 
-static void catch_crashes(void)
+/* A sanitizer's own report goes first; it ends the program. */
+#pragma weak __sanitizer_set_death_callback
+void __sanitizer_set_death_callback(void (*callback)(void));
+
+static void on_death(void)
 {
+    char name[96];
+    case_name(name, sizeof(name), at_death->current, at_death->dtype);
+    printf("FAILED  in case %s\n        repeat: PKV_ISA=%s %s --case %s --seed %lld\n", name,
+           pkv_isa_name(at_death->isa), at_death->program, name, (long long)at_death->seed);
+    fflush(stdout);
+}
+
+static void catch_crashes(const struct check *c)
+{
+    at_death = c;
+    if (__sanitizer_set_death_callback) {
+        __sanitizer_set_death_callback(on_death);
+        return;
+    }
     static unsigned char stack[64 * 1024];
     const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPROF };
     const stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
@@ -124,33 +153,54 @@ static void run_once(struct check *c, int64_t seed)
     c->seed = seed;
     c->rng.state = mix(name, seed);
     c->failed = false;
-    c->shape[0] = c->skip[0] = '\0';
+    c->device_rng.state = ~c->rng.state;
+    c->shape[0] = c->skip[0] = c->log[0] = '\0';
     c->ratio = 0;
+    pkv_backend *const be = c->be;
     const int sig = sigsetjmp(crash_return, 1);
     limit_cpu(sig == 0 ? 120 : 0); /* under emulation, too */
-    if (sig == 0) c->current->run(c);
-    else check_fail(c, "signal %d (%s)", sig, strsignal(sig));
+    if (sig == 0) {
+        check_schedule(c);
+        c->current->run(c);
+    } else {
+        check_device_reset();
+        if (sig != STOPPED) check_fail(c, "signal %d (%s)", sig, strsignal(sig));
+    }
     limit_cpu(0);
+    if (sig != 0) hostile_release_all();
+    c->be = be;
     struct tally *t = tally_of(c);
     if (c->failed) t->failed++;
     else if (c->skip[0]) t->skipped++;
     else t->passed++;
-    if (c->skip[0] && !c->failed)
-        printf("skipped %s seed %lld: %s\n", name, (long long)seed, c->skip);
     if (c->ratio > t->ratio) t->ratio = c->ratio;
     if (c->verbose)
         printf("%s seed %lld: %s%s  %s\n", name, (long long)seed, c->failed ? "FAILED" : "ok",
                c->skip[0] ? " (skipped)" : "", c->shape);
 }
 
+/* An emulated device does about 10^8 simple instructions a second. */
+static int64_t n_runs(const struct check *c, const struct options *o)
+{
+    const int n = o->quick ? c->current->n_quick : c->current->n_seeds;
+    const int share = check_on_device(c) ? 4 : 1;
+    return (int64_t)((n + share - 1) / share) * o->scale;
+}
+
 static void run_case(struct check *c, const struct options *o)
 {
-    if (o->seed >= 0) {
-        run_once(c, o->seed);
-        return;
+    const int64_t first = o->seed >= 0 ? o->seed : o->first_seed;
+    const int64_t n = o->seed >= 0 ? 1 : n_runs(c, o);
+    long n_skipped = 0;
+    char name[96], reason[sizeof(c->skip)] = "";
+    for (int64_t i = 0; i < n; i++) {
+        run_once(c, first + i);
+        if (!c->skip[0] || c->failed) continue;
+        if (n_skipped++ == 0) snprintf(reason, sizeof(reason), "%s", c->skip);
     }
-    const int64_t n = (int64_t)(o->quick ? c->current->n_quick : c->current->n_seeds) * o->scale;
-    for (int64_t i = 0; i < n; i++) run_once(c, o->first_seed + i);
+    case_name(name, sizeof(name), c->current, c->dtype);
+    if (n_skipped > 0)
+        printf("skipped %ld of %lld runs of %s: %s\n", n_skipped, (long long)n, name, reason);
 }
 
 static bool wanted(const struct options *o, const char *name)
@@ -204,8 +254,9 @@ static void pass_case(struct check *c, const struct options *o)
 
 static void log_line(void *ctx, pkv_log_level level, const char *text)
 {
-    const struct check *c = ctx;
+    struct check *c = ctx;
     (void)level;
+    snprintf(c->log, sizeof(c->log), "%s", text);
     if (c->verbose) printf("  log: %s\n", text);
 }
 
@@ -223,6 +274,10 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
     cuda_cfg.log = cfg.log;
     const pkv_status status = isa == PKV_ISA_CUDA ? pkv_backend_create_cuda(&cuda_cfg, &c->be)
                                                   : pkv_backend_create_cpu(&cfg, &c->be);
+    if (status == PKV_E_UNSUPPORTED && isa == PKV_ISA_CUDA) {
+        printf("SKIPPED level %s: %s\n", pkv_isa_name(isa), c->log);
+        return 77;
+    }
     if (status == PKV_E_UNSUPPORTED && isa > PKV_ISA_SCALAR) {
         const char *reason = "?";
         const bool lacks = pkv_isa_check(isa, &reason) == PKV_E_UNSUPPORTED;
@@ -287,8 +342,8 @@ static void usage(FILE *f, const char *program)
             "  --dump FILE     of --accuracy: also on a model's K, V, Q (tests/oracle/dump_kv.py)\n"
             "  --list          the cases and their number of seeds\n"
             "  --verbose       a line per run, and what the library logs\n"
-            "Environment: PKV_ISA=LEVEL (scalar, avx2, avx512, avx512bf16, amx, neon) runs exactly "
-            "that\n"
+            "Environment: PKV_ISA=LEVEL (scalar, avx2, avx512, avx512bf16, amx, neon, cuda) runs "
+            "exactly that\n"
             "level; unset or best, every level that is here. The last line is `N passed, N failed, "
             "N skipped`.\n"
             "Exit: 0 all right, 1 a failure, 2 unusable arguments, 77 the level is not here.\n",
@@ -363,9 +418,10 @@ static int parse(int argc, char **argv, struct options *o)
 static int run_levels(struct check *c, const struct options *o, pkv_isa asked)
 {
     int worst = 0, skipped_levels = 0;
-    for (int i = 0; i < TEST_N_LEVELS; i++) {
-        if (asked != PKV_ISA_BEST && test_levels[i] != asked) continue;
-        const int rc = run_level(c, o, test_levels[i]);
+    for (int i = 0; i <= TEST_N_LEVELS; i++) {
+        const pkv_isa isa = i < TEST_N_LEVELS ? test_levels[i] : PKV_ISA_CUDA;
+        if (asked != PKV_ISA_BEST && isa != asked) continue;
+        const int rc = run_level(c, o, isa);
         skipped_levels += rc == 77;
         if (rc == 1 || (rc == 77 && asked != PKV_ISA_BEST)) worst = rc;
     }
@@ -402,6 +458,6 @@ int main(int argc, char **argv)
     if (o.accuracy) return kernel_accuracy(asked, o.dump);
     setvbuf(stdout, NULL, _IOLBF, 0);
     attn_cover_expect();
-    catch_crashes();
+    catch_crashes(&c);
     return run_levels(&c, &o, asked);
 }

@@ -33,8 +33,10 @@ struct check {
     pkv_dtype dtype;
     int64_t seed;
     struct rng rng;
-    char shape[320]; /* of the run in words */
-    char skip[160];  /* why the run proved nothing; empty: it did */
+    struct rng device_rng; /* see check_device.h */
+    char log[256];         /* what the library said last in this run */
+    char shape[320];       /* of the run in words */
+    char skip[160];        /* why the run proved nothing; empty: it did */
     bool failed, verbose;
     /* Largest observed / bound of the run, for float32 outputs and without their rounding: tells
      * whether the bound of the sums is tight enough to find anything. */
@@ -45,6 +47,8 @@ struct check {
 /* Report a failure of the current run; the first report of a run prints in full. */
 void check_fail(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void check_skip(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The run ends here, as skipped. */
+_Noreturn void check_stop(struct check *c, const char *reason);
 #define CHECK(c, cond, ...)                                                                        \
     do {                                                                                           \
         if (!(cond)) check_fail(c, __VA_ARGS__);                                                   \

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_WRONG = 128, MAX_LEVELS = PKV_ISA_NEON + 1 };
+enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_WRONG = 128, MAX_LEVELS = PKV_ISA_CUDA + 1 };
 
 struct feature {
     const char *name;

@@ -26,6 +26,12 @@ void hostile_lock(struct hostile *m);
  * up to any byte from a multiple of 8 on. */
 void hostile_forbid(void *data, size_t bytes);
 void hostile_allow(void *data, size_t bytes);
+/* Memory of the caller's (variables, malloc) that a device may touch for a while: what is created
+ * here is lent by itself. Nothing happens where no device watches. */
+void hostile_lend(void *data, size_t bytes);
+void hostile_unlend(void *data);
+/* Destroy all that is left of a run that did not come to its end. */
+void hostile_release_all(void);
 /* Nobody wrote in front. */
 bool hostile_intact(const struct hostile *m);
 

@@ -1,5 +1,6 @@
 /* Stores, rows and backends for the cases of kv_write and kv_gather. */
 #include "kv_fixture.h"
+#include "check_device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -380,15 +381,29 @@ static pkv_backend *make_backend(struct check *c, pkv_isa isa, int32_t n, pkv_pa
     return be;
 }
 
+/* Fewer multiprocessors, and another order of their work. */
+static pkv_backend *make_device(struct check *c, int32_t n_sms)
+{
+    pkv_cuda_config cfg = PKV_CUDA_CONFIG_INIT;
+    pkv_backend *be = NULL;
+    cfg.max_sms = n_sms;
+    if (pkv_backend_create_cuda(&cfg, &be) != PKV_OK) check_fail(c, "no second backend");
+    check_schedule(c);
+    return be;
+}
+
 pkv_backend *kv_backend(struct check *c, pkv_isa isa, int32_t n_tasks)
 {
+    if (isa == PKV_ISA_CUDA) return make_device(c, n_tasks);
     return make_backend(c, isa, n_tasks, n_tasks > 1 ? last_first : NULL);
 }
 
 pkv_backend *kv_elsewhere(struct check *c, int way)
 {
     if (way == KV_SCALAR) return make_backend(c, PKV_ISA_SCALAR, 1, NULL);
-    return way == KV_TASKS ? kv_backend(c, c->isa, 5) : make_backend(c, c->isa, 3, NULL);
+    if (way == KV_TASKS || check_on_device(c))
+        return kv_backend(c, c->isa, way == KV_TASKS ? 5 : 1);
+    return make_backend(c, c->isa, 3, NULL);
 }
 
 const char *kv_way_name(int way)

@@ -69,6 +69,7 @@ double kv_row_value(const pkv_tensor3 *t, int64_t row, int32_t head, int32_t d);
 void *kv_tensor_row(const pkv_tensor3 *t, int64_t row, int32_t head);
 
 /* A backend of the level, whose `n_tasks` tasks run one by one, the last first; 1: no threads. */
+/* Of a device: on so many multiprocessors at most, and the launches in another order. */
 pkv_backend *kv_backend(struct check *c, pkv_isa isa, int32_t n_tasks);
 /* Other ways that have to leave the same bits: the scalar level, five tasks, three real threads. */
 enum { KV_SCALAR, KV_TASKS, KV_THREADS, KV_N_WAYS };

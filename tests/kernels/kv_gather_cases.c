@@ -1,4 +1,5 @@
 /* pkv_kv_gather: rows out of stores of every type and layout, all of `out` against an image. */
+#include "check_device.h"
 #include "coverage.h"
 #include "kv_fixture.h"
 #include "pagedkv/moves.h"
@@ -116,6 +117,23 @@ static void judge_rows(struct check *c, struct gather_problem *p)
     compare(c, p);
 }
 
+/* Of a device any slot beyond the store. */
+static void judge_report(struct check *c, const struct gather_problem *p, const uint32_t *bad,
+                         const char *what)
+{
+    const uint32_t *want = p->want_bad;
+    bool right = memcmp(bad, want, 4 * sizeof(*bad)) == 0;
+    if (!right && check_on_device(c) && want[0] && bad[0] == want[0] && bad[1] == 0 &&
+        bad[2] < (uint32_t)p->n_rows) {
+        const int64_t slot = p->slots[bad[2]];
+        right = slot >= (int64_t)p->view->n_blocks * p->view->block_tokens &&
+                bad[3] == (slot > UINT32_MAX ? UINT32_MAX : (uint32_t)slot);
+    }
+    CHECK(c, right, "report %#x %u %u %u, want %#x 0 %u %u, %s", (unsigned)bad[0], (unsigned)bad[1],
+          (unsigned)bad[2], (unsigned)bad[3], (unsigned)want[0], (unsigned)want[2],
+          (unsigned)want[3], what);
+}
+
 /* Other levels and numbers of tasks leave the same bits; of a NaN scale times a NaN code, which of
  * the two comes out is the compiler's, so that another level is judged by the image. */
 static void again_elsewhere(struct check *c, struct gather_problem *p, const unsigned char *before)
@@ -125,11 +143,14 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
     for (int way = 0; way < KV_N_WAYS; way++) {
         pkv_backend *be = kv_elsewhere(c, way);
         memcpy(p->out_mem.mem.data, before, p->out_mem.mem.bytes);
-        uint32_t bad[4] = { 0, 0, 0, 0 };
+        struct hostile report = hostile_create(4 * sizeof(uint32_t), 0);
+        uint32_t *bad = (uint32_t *)(void *)report.data;
         const pkv_status status = pkv_kv_gather(be, p->view, p->slots, &p->out, bad, NULL);
-        CHECK(c, memcmp(bad, p->want_bad, sizeof(bad)) == 0, "another report %s", kv_way_name(way));
-        CHECK(c, status == (p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "again: %s",
+        const pkv_status scalar = p->want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK;
+        CHECK(c, status == (way == KV_SCALAR ? scalar : check_want(c, p->want_bad[0])), "again: %s",
               pkv_status_name(status));
+        judge_report(c, p, bad, kv_way_name(way));
+        hostile_destroy(&report);
         if (way == KV_SCALAR && oracle_is_code(p->view->dtype)) judge_rows(c, p);
         else
             CHECK(c, memcmp(p->out_mem.mem.data, first, p->out_mem.mem.bytes) == 0, "other bits %s",
@@ -142,7 +163,9 @@ static void again_elsewhere(struct check *c, struct gather_problem *p, const uns
 static void gather_and_judge(struct check *c, bool large)
 {
     struct gather_problem p = { 0 };
-    uint32_t bad[4] = { 0, 9, 9, 9 };
+    struct hostile mem = hostile_create(4 * sizeof(uint32_t), 0);
+    uint32_t *bad = (uint32_t *)(void *)mem.data;
+    bad[1] = 9;
     kv_draw_stores(c, &p.stores, c->dtype, large);
     kv_give_scales(c, &p.stores);
     p.view = &p.stores.views[0];
@@ -155,22 +178,17 @@ static void gather_and_judge(struct check *c, bool large)
     unsigned char *before = malloc(p.out_mem.mem.bytes + 1);
     memcpy(before, p.out_mem.mem.data, p.out_mem.mem.bytes);
     const bool report = rng_chance(&c->rng, 80);
-    const pkv_status status =
-        pkv_kv_gather(c->be, p.view, p.slots, &p.out, report ? bad : NULL, NULL);
-    CHECK(c, status == (p.want_bad[0] ? PKV_E_INVALID_ARG : PKV_OK), "status %s",
-          pkv_status_name(status));
-    if (report)
-        CHECK(c,
-              p.want_bad[0] ? memcmp(bad, p.want_bad, sizeof(bad)) == 0
-                            : bad[0] == 0 && bad[1] == 9,
-              "report %#x %u %u %u, want %#x 0 %u %u", (unsigned)bad[0], (unsigned)bad[1],
-              (unsigned)bad[2], (unsigned)bad[3], (unsigned)p.want_bad[0], (unsigned)p.want_bad[2],
-              (unsigned)p.want_bad[3]);
+    const pkv_status status = check_supported(
+        c, pkv_kv_gather(c->be, p.view, p.slots, &p.out, report ? bad : NULL, NULL));
+    CHECK(c, status == check_want(c, p.want_bad[0]), "status %s", pkv_status_name(status));
+    if (report && p.want_bad[0]) judge_report(c, &p, bad, "as asked");
+    CHECK(c, p.want_bad[0] || (bad[0] == 0 && bad[1] == 9), "a report, though nothing is wrong");
     judge_rows(c, &p);
     if (!c->failed && (large || rng_chance(&c->rng, 25))) again_elsewhere(c, &p, before);
     if (!c->failed && p.n_rows > 0)
         cover("kv_gather", c->isa, c->dtype, pkv_dtype_name(p.out.dtype));
     free(before);
+    hostile_destroy(&mem);
     kv_destroy_stores(&p.stores);
     twin_destroy(&p.out_mem);
     hostile_destroy(&p.slot_mem);
@@ -199,14 +217,19 @@ static void far_slot(struct check *c)
     pkv_kv_view view = {
         data, c->dtype, 3, 2, 1, 8, stride, 32, 32, { NULL, 0, 0, 0 }, { NULL, 0, 0, 0 }
     };
-    const int64_t slot = 2 * 2 + 1;
+    int64_t slot = 2 * 2 + 1;
     if (!data || !scales) {
         check_skip(c, "the system gives no address space of %zu bytes", bytes + scale_bytes);
     } else {
         for (int d = 0; d < 8; d++) oracle_store(c->dtype, data, 2 * stride + 32 + d, d + 1);
         scales[2 * scale_stride + 1] = 4.f;
         if (oracle_is_code(c->dtype)) view.scales = (pkv_scales){ scales, scale_stride, 1, 1 };
-        CHECK(c, pkv_kv_gather(c->be, &view, &slot, &out, NULL, NULL) == PKV_OK, "refused");
+        hostile_lend(&slot, sizeof(slot));
+        hostile_lend(x, sizeof(x));
+        CHECK(c, check_supported(c, pkv_kv_gather(c->be, &view, &slot, &out, NULL, NULL)) == PKV_OK,
+              "refused");
+        hostile_unlend(&slot);
+        hostile_unlend(x);
         const float scale = view.scales.data ? 4.f : 1.f;
         for (int d = 0; d < 8; d++)
             CHECK(c, x[d] == scale * (float)(d + 1), "dim %d is %g", d, (double)x[d]);
@@ -218,7 +241,8 @@ static void far_slot(struct check *c)
 /* KT8: a row of `out` whose element offset lies beyond 2^31. */
 static void far_out(struct check *c)
 {
-    const int64_t stride = (INT64_C(1) << 31) + 8, slots[2] = { 1, 0 };
+    const int64_t stride = (INT64_C(1) << 31) + 8;
+    int64_t slots[2] = { 1, 0 };
     const size_t bytes = (size_t)oracle_span(PKV_F32, stride + 8);
     float *rows = sparse_create(bytes);
     _Alignas(16) float store[2][8] = { { 7, 7, 7, 7, 7, 7, 7, 7 }, { 0 } };
@@ -230,7 +254,12 @@ static void far_out(struct check *c)
         check_skip(c, "the system gives no address space of %zu bytes", bytes);
         return;
     }
-    CHECK(c, pkv_kv_gather(c->be, &view, slots, &out, NULL, NULL) == PKV_OK, "refused");
+    hostile_lend(store, sizeof(store));
+    hostile_lend(slots, sizeof(slots));
+    CHECK(c, check_supported(c, pkv_kv_gather(c->be, &view, slots, &out, NULL, NULL)) == PKV_OK,
+          "refused");
+    hostile_unlend(store);
+    hostile_unlend(slots);
     CHECK(c, rows[0] == 0.f && rows[stride + 7] == 7.f, "the far row is %g",
           (double)rows[stride + 7]);
     sparse_destroy(rows, bytes);

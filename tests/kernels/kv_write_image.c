@@ -1,4 +1,5 @@
 /* What kv_write should leave behind, by the definition. */
+#include "check_device.h"
 #include "kv_write_problem.h"
 
 #include <math.h>
@@ -158,6 +159,7 @@ static void note_bad(struct write_problem *p, uint32_t bit, int32_t t)
         p->want_bad[3] = slot > UINT32_MAX ? UINT32_MAX : (uint32_t)slot;
     }
     p->want_bad[0] |= bit;
+    p->offends[t] = true;
 }
 
 static void image_codes(struct check *c, struct write_problem *p, int which, int32_t t, int32_t h,
@@ -226,4 +228,19 @@ void write_compare(struct check *c, struct write_problem *p)
             break;
         }
     CHECK(c, hostile_intact(got), "something was written in front of q_out");
+}
+
+void write_judge_report(struct check *c, const struct write_problem *p, const uint32_t *bad,
+                        const char *what)
+{
+    const uint32_t *want = p->want_bad;
+    bool right = memcmp(bad, want, 4 * sizeof(*bad)) == 0;
+    if (!right && check_on_device(c) && bad[0] == want[0] && bad[0] != 0 && bad[1] == 0 &&
+        bad[2] < (uint32_t)p->n_tokens) {
+        const int64_t slot = p->args.slots[bad[2]];
+        right = p->offends[bad[2]] && bad[3] == (slot > UINT32_MAX ? UINT32_MAX : (uint32_t)slot);
+    }
+    CHECK(c, right, "report %#x %u %u %u, want %#x 0 %u %u, %s", (unsigned)bad[0], (unsigned)bad[1],
+          (unsigned)bad[2], (unsigned)bad[3], (unsigned)want[0], (unsigned)want[2],
+          (unsigned)want[3], what);
 }

@@ -146,6 +146,7 @@ void write_draw(struct check *c, struct write_problem *p, bool large)
     *p = (struct write_problem){ .args = PKV_KV_WRITE_ARGS_INIT };
     kv_draw_stores(c, &p->stores, c->dtype, large);
     draw_slots(c, p, large);
+    p->offends = calloc((size_t)p->n_tokens + 1, sizeof(bool));
     draw_options(c, p);
     for (int i = 0; i < p->stores.n_views; i++) {
         kv_draw_rows(c, &p->rows[i], (pkv_dtype)rng_int(r, PKV_F32, PKV_BF16), p->n_tokens,
@@ -182,6 +183,7 @@ void write_destroy(struct write_problem *p)
         hostile_destroy(&p->norm_mem[i]);
         free(p->after[i]);
     }
+    free(p->offends);
     twin_destroy(&p->q_out_mem);
     hostile_destroy(&p->slot_mem);
     hostile_destroy(&p->pos_mem);

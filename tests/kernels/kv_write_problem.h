@@ -20,6 +20,7 @@ struct write_problem {
     bool with_q, in_place, moderate;
     float *after[3]; /* rows as they go to the store, [n_tokens][heads][dim]; NULL: as they came */
     uint32_t want_bad[4];
+    bool *offends; /* [n_tokens] tokens that `bad` may name; of the image */
 };
 
 /* Not to be moved: args point into it. `large`: see kv_draw_stores; every slot is written. */
@@ -31,6 +32,9 @@ void write_after(struct check *c, struct write_problem *p);
  * leaves open (bits of a NaN) is taken over from there. */
 void write_image(struct check *c, struct write_problem *p);
 void write_compare(struct check *c, struct write_problem *p);
+/* `bad`, clear before the call, is what the definition says: of a device any offender. */
+void write_judge_report(struct check *c, const struct write_problem *p, const uint32_t *bad,
+                        const char *what);
 
 /* The parts of an image, for other cases: does slot or position of token t fit? */
 bool write_slot_exists(const struct write_problem *p, int32_t t);

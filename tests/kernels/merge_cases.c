@@ -1,5 +1,5 @@
 /* pkv_states_merge against the formula; empty states, which hold NaN, in every place. */
-#include "check_kernels.h"
+#include "check_device.h"
 #include "kv_fixture.h"
 #include "oracle/oracle_attention.h"
 #include "oracle/oracle_numbers.h"
@@ -157,7 +157,8 @@ static void merges(struct check *c)
              s.n_heads, s.dim, percent, s.base2 ? ", base 2" : "", in_place ? ", in place" : "",
              far ? ", lse far apart" : "");
     const pkv_status status =
-        pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, s.out_lse.data ? &s.out_lse : NULL);
+        check_supported(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out,
+                                            s.out_lse.data ? &s.out_lse : NULL));
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     judge(c, &s);
     release(c, &s);
@@ -174,7 +175,8 @@ static void empties(struct check *c)
     s.out_lse = place_lse(c, &s);
     snprintf(c->shape, sizeof(c->shape), "4 states, empty: %d%d%d%d", (int)(c->seed & 1),
              (int)(c->seed >> 1 & 1), (int)(c->seed >> 2 & 1), (int)(c->seed >> 3 & 1));
-    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse);
+    const pkv_status status =
+        check_supported(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse));
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     judge(c, &s);
     release(c, &s);
@@ -188,7 +190,8 @@ static void lone(struct check *c)
     for (int32_t i = 0; i < s.n; i++) draw_state(c, &s, i, c->dtype, i == full ? 0 : 100, false);
     s.out = place_tensor(c, &s, c->dtype);
     s.out_lse = place_lse(c, &s);
-    const pkv_status status = pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse);
+    const pkv_status status =
+        check_supported(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse));
     CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     for (int64_t row = 0; row < s.n_rows; row++)
         for (int32_t h = 0; h < s.n_heads; h++) {
@@ -214,8 +217,9 @@ static void tasks(struct check *c)
     s.out = place_tensor(c, &s, c->dtype);
     s.out_lse = place_lse(c, &s);
     struct hostile *o = &s.mem[s.n_mem - 2], *lse = &s.mem[s.n_mem - 1];
-    CHECK(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse) == PKV_OK,
-          "refused");
+    const pkv_status status =
+        check_supported(c, pkv_states_merge(c->be, s.o, s.lse, s.n, NULL, &s.out, &s.out_lse));
+    CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
     judge(c, &s);
     unsigned char *first = malloc(o->bytes + lse->bytes);
     memcpy(first, o->data, o->bytes);
@@ -256,7 +260,11 @@ static void far_rows(struct check *c)
         }
         out = o[0];
         out.data = rows[2];
-        CHECK(c, pkv_states_merge(c->be, o, lses, 2, NULL, &out, NULL) == PKV_OK, "refused");
+        hostile_lend(lse, sizeof(lse));
+        const pkv_status status =
+            check_supported(c, pkv_states_merge(c->be, o, lses, 2, NULL, &out, NULL));
+        CHECK(c, status == PKV_OK, "status %s", pkv_status_name(status));
+        hostile_unlend(lse);
         const double got = oracle_load(c->dtype, rows[2], stride + 7);
         CHECK(c, got == 4, "the far row is %g", got);
     }

@@ -121,6 +121,7 @@ static void add_value(const struct oracle_seq *s, const struct stored *v, double
         out->o[d] += p * (scale * (code - zero));
         out->v_bar[d] += p * v_abs;
         out->v_max[d] = fmax(out->v_max[d], v_abs);
+        out->scale_max = fmax(out->scale_max, fabs(scale));
         if (v->scale) out->code_max = fmax(out->code_max, code_abs);
     }
 }
@@ -147,7 +148,7 @@ static double bound_z(const struct oracle_seq *s, const struct oracle_row *row,
                       const struct oracle_path *path)
 {
     return (2 * s->k.dim + 60) * 0x1p-24 * row->z_abs + s->softcap * 0x1p-21 +
-           0x1p-23 * row->alibi_abs + (path->int8_qk ? 0x1.02p-15 * row->z_step : 0) +
+           0x1p-23 * row->alibi_abs + path->q_step * row->z_step +
            (path->flushes ? 0x1p-126 * (row->z_flush + 2 * s->k.dim * fabs(scale_of(s))) : 0);
 }
 
@@ -173,12 +174,20 @@ double oracle_bound_o_sums(const struct oracle_seq *s, const struct oracle_row *
     return row->v_bar[d] * weights;
 }
 
+/* Weights below the normal range of their type. A scale of V is part of them, over a power of two
+ * that is more than half of the largest scale around. */
+static double lost_p(const struct oracle_row *row, const struct oracle_path *path, int32_t d)
+{
+    const double codes = row->code_max > 0 ? 2 * row->scale_max * row->code_max : row->v_max[d];
+    return path->p_step * codes;
+}
+
 double oracle_bound_o(const struct oracle_seq *s, const struct oracle_row *row,
                       const struct oracle_path *path, int32_t d)
 {
     if (row->n_visible == 0) return 0;
-    const double lost =
-        0x1p-149 * (1 + row->code_max) + 0x1p-126 * row->v_max[d] + (path->flushes ? 0x1p-125 : 0);
+    const double lost = 0x1p-149 * (1 + row->code_max) + 0x1p-126 * row->v_max[d] +
+                        (path->flushes ? 0x1p-125 : 0) + lost_p(row, path, d);
     return oracle_bound_o_sums(s, row, path, d) +
            oracle_unit_roundoff(path->out) * fabs(row->o[d]) + oracle_smallest(path->out) +
            row->n_visible * lost;

@@ -40,7 +40,8 @@ struct oracle_row {
     double v_max[ORACLE_MAX_DIM];  /* largest |scale| * (|code| + |zero|) */
     double code_max;               /* largest |code| + |zero| of V; 0 without scales */
     double z_abs;                  /* scale * max over j of sum |sK| (|q code| + |q zero|) */
-    double z_step;                 /* scale * amax(q) * max over j of sum |sK code|: for int8_qk */
+    double scale_max;              /* largest |scale| of V */
+    double z_step; /* scale * amax(q) * max over j of sum |sK code|: for q rounded to fixed steps */
     double z_flush;   /* scale * (sum |q| + max over j of sum |k|): for flushed subnormals */
     double alibi_abs; /* largest |ALiBi term| of keys within 25 of the maximum */
     int32_t n_visible;
@@ -55,7 +56,8 @@ void oracle_attention(const struct oracle_seq *s, int32_t row, int32_t head, dou
 struct oracle_path {
     int32_t terms;     /* T: sequential additions on the longest path */
     double p_roundoff; /* uP: 0 where p stays float32 */
-    bool int8_qk;      /* q rounded to 15 bits */
+    double p_step;     /* half the smallest step of the type of p; 0 where p stays float32 */
+    double q_step;     /* error of an element of q over the largest of its row */
     bool flushes;      /* dot products that take and give subnormals as 0 */
     pkv_dtype out;
 };

@@ -1,7 +1,9 @@
 /* The device of the CUDA backend (kernels/cuda/cuda_device.h), emulated: an SM 9.0 with few
  * multiprocessors, so that few blocks of threads make a grid. Copies and fills happen at once. */
 #include "simt_cuda.h"
+#include "kernels/cuda/cuda_device.h"
 #include "simt_device.h"
+#include "simt_state.h"
 
 #include <cstdio>
 #include <cstring>
@@ -16,6 +18,26 @@ extern "C" {
 void device_set_sms(int32_t n)
 {
     n_sms = n;
+}
+
+void device_register(void *data, size_t bytes)
+{
+    if (simt::watcher.global_add) simt::watcher.global_add(data, bytes);
+}
+
+void device_unregister(void *data)
+{
+    if (simt::watcher.global_remove) simt::watcher.global_remove(data);
+}
+
+void device_abandon(void)
+{
+    if (!simt::on_device()) return;
+    simt::m.running = nullptr;
+    simt::m.failed = true;
+    simt::fibers_forget(simt::m.threads);
+    if (simt::watcher.block_end) simt::watcher.block_end();
+    simt::shared_end();
 }
 
 int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)

@@ -2,7 +2,8 @@
 #ifndef SIMT_CUDA_H
 #define SIMT_CUDA_H
 
-#include "kernels/cuda/cuda_device.h"
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -10,6 +11,15 @@ extern "C" {
 
 /* Multiprocessors of devices opened from now on; 2 at first. */
 void device_set_sms(int32_t n);
+
+/* Memory of this process that kernels may touch, as if device_alloc had given it; the race detector
+ * looks at it. Unregistering what is not registered is fine. */
+void device_register(void *data, size_t bytes);
+void device_unregister(void *data);
+
+/* After a signal (or a timer's) that was caught while a kernel ran: the launch never comes back,
+ * the next one is not affected. */
+void device_abandon(void);
 
 #ifdef __cplusplus
 }

@@ -337,10 +337,16 @@ void on_global_add(void *p, size_t bytes)
 
 void on_global_remove(void *p)
 {
-    const uintptr_t begin = reinterpret_cast<uintptr_t>(p) / shadow_bytes;
-    const uintptr_t end =
-        begin + (d().buffers[static_cast<char *>(p)] + shadow_bytes - 1) / shadow_bytes;
-    d().buffers.erase(static_cast<char *>(p));
+    const auto found = d().buffers.find(static_cast<char *>(p));
+    if (found == d().buffers.end()) return;
+    const uintptr_t address = reinterpret_cast<uintptr_t>(p);
+    const uintptr_t begin = address / shadow_bytes;
+    const uintptr_t end = (address + found->second + shadow_bytes - 1) / shadow_bytes;
+    d().buffers.erase(found);
+    if (end - begin < d().global.size()) {
+        for (uintptr_t i = begin; i < end; i++) d().global.erase(i);
+        return;
+    }
     for (auto i = d().global.begin(); i != d().global.end();)
         i = i->first >= begin && i->first < end ? d().global.erase(i) : std::next(i);
 }
