@@ -37,7 +37,7 @@ struct tally {
 struct options {
     const char *case_name;
     int64_t seed, first_seed;
-    bool quick, list, bench, accuracy, verbose;
+    bool quick, brief, list, bench, accuracy, verbose;
     int scale; /* times the seeds of each case */
     const char *dump;
     struct bench_options timing;
@@ -182,6 +182,7 @@ static void run_once(struct check *c, int64_t seed)
 /* An emulated device does about 10^8 simple instructions a second. */
 static int64_t n_runs(const struct check *c, const struct options *o)
 {
+    if (o->brief) return o->scale;
     const int n = o->quick ? c->current->n_quick : c->current->n_seeds;
     const int share = check_on_device(c) ? 4 : 1;
     return (int64_t)((n + share - 1) / share) * o->scale;
@@ -334,6 +335,7 @@ static void usage(FILE *f, const char *program)
             "  --first-seed S  start at seed S instead of 0\n"
             "  --times N       N times as many seeds\n"
             "  --quick         fewer seeds\n"
+            "  --brief         one seed\n"
             "  --bench         time operations, per level, against loops that only read or copy\n"
             "  --op NAME       of --bench: only this one\n"
             "  --threads N     of --bench: threads of the backends (default: PKV_THREADS, or 1)\n"
@@ -383,11 +385,12 @@ static bool parse_measure(int opt, struct options *o)
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option names[] = {
-        { "case", 1, NULL, 'c' },     { "seed", 1, NULL, 's' },    { "first-seed", 1, NULL, 'f' },
-        { "times", 1, NULL, 't' },    { "quick", 0, NULL, 'q' },   { "bench", 0, NULL, 'b' },
-        { "op", 1, NULL, 'o' },       { "mib", 1, NULL, 'm' },     { "threads", 1, NULL, 'n' },
-        { "accuracy", 0, NULL, 'a' }, { "dump", 1, NULL, 'd' },    { "list", 0, NULL, 'l' },
-        { "help", 0, NULL, 'h' },     { "verbose", 0, NULL, 'v' }, { NULL, 0, NULL, 0 },
+        { "case", 1, NULL, 'c' },    { "seed", 1, NULL, 's' },     { "first-seed", 1, NULL, 'f' },
+        { "times", 1, NULL, 't' },   { "quick", 0, NULL, 'q' },    { "brief", 0, NULL, '1' },
+        { "bench", 0, NULL, 'b' },   { "op", 1, NULL, 'o' },       { "mib", 1, NULL, 'm' },
+        { "threads", 1, NULL, 'n' }, { "accuracy", 0, NULL, 'a' }, { "dump", 1, NULL, 'd' },
+        { "list", 0, NULL, 'l' },    { "help", 0, NULL, 'h' },     { "verbose", 0, NULL, 'v' },
+        { NULL, 0, NULL, 0 },
     };
     int64_t times = 1;
     for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -397,6 +400,7 @@ static int parse(int argc, char **argv, struct options *o)
         if (opt == 'f') ok = parse_number(optarg, &o->first_seed) && o->first_seed <= INT64_MAX / 2;
         if (opt == 't') ok = parse_count(optarg, 1000000, &times);
         if (opt == 'q') o->quick = true;
+        if (opt == '1') o->quick = o->brief = true;
         if (opt == 'l') o->list = true;
         if (opt == 'v') o->verbose = true;
         if (opt == 'h') {
