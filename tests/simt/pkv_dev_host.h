@@ -23,6 +23,8 @@
 #undef __forceinline__
 #undef __launch_bounds__
 
+#include "simt/pkv_dev_numbers.h"
+
 #define PKV_DEV inline
 #define PKV_GLOBAL(...) void
 #define PKV_UNROLL
@@ -254,12 +256,6 @@ template <> constexpr half_type half_type_of<__nv_bfloat16>()
     return half_type::bf16;
 }
 
-/* Subnormals to zeros of their sign, as .ftz does. */
-inline float flushed(float x)
-{
-    return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.f, x) : x;
-}
-
 } // namespace simt
 
 template <class T>
@@ -267,56 +263,6 @@ void pkv_mma16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
 {
     const uint32_t b[2] = { b0, b1 };
     simt::mma16816(d, a, b, d, simt::half_type_of<T>(), at_);
-}
-
-/* ---------------------------------------------------------------- numbers in registers */
-/* As on sm_80: the way that needs more of the kernel. */
-constexpr bool PKV_E4M3_CVT = false;
-
-inline uint32_t pkv_prmt(uint32_t a, uint32_t b, uint32_t picks)
-{
-    const uint64_t bytes = (uint64_t)b << 32 | a;
-    uint32_t result = 0;
-    for (int i = 0; i < 4; i++)
-        result |= (uint32_t)(bytes >> 8 * (picks >> 4 * i & 7) & 0xff) << 8 * i;
-    return result;
-}
-
-namespace simt
-{
-
-/* In double the difference of two halves is exact. */
-inline uint32_t half_difference(uint32_t a, uint32_t b)
-{
-    const double x = (double)__half2float(__ushort_as_half((unsigned short)a));
-    const double y = (double)__half2float(__ushort_as_half((unsigned short)b));
-    return __half_as_ushort(__double2half(x - y));
-}
-
-} // namespace simt
-
-inline uint32_t pkv_sub_f16x2(uint32_t a, uint32_t b)
-{
-    return simt::half_difference(a & 0xffff, b & 0xffff) | simt::half_difference(a >> 16, b >> 16)
-                                                               << 16;
-}
-
-/* ---------------------------------------------------------------- approximations */
-inline float pkv_exp2(float x)
-{
-    return simt::flushed(std::exp2(simt::flushed(x)));
-}
-inline float pkv_log2(float x)
-{
-    return std::log2(simt::flushed(x));
-}
-inline float pkv_rcp(float x)
-{
-    return simt::flushed(1.f / simt::flushed(x));
-}
-inline float pkv_rsqrt(float x)
-{
-    return 1.f / std::sqrt(simt::flushed(x));
 }
 
 #endif

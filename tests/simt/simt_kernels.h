@@ -120,6 +120,10 @@ int run_movmatrix(uint32_t *out, const uint32_t *in);
  * of 32. */
 int run_numbers(float *out, const float *in, int n);
 
+/* out[4 * i ..] of x, y = in[2 * i ..]: x y + y rounded twice, x / y, root of x, -x. n: a multiple
+ * of 32. */
+int run_exact(float *out, const float *in, int n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -111,6 +111,30 @@ void approximations(void **)
     device_free(out);
 }
 
+/* By hand: nothing is fused (the first pair would give 2^-12 + 2^-35), subnormals stay. */
+void exact_arithmetic(void **)
+{
+    const float values[32][2] = {
+        { -0x1.ffep-1f, 0x1.000002p+0f }, { 1, 3 }, { 0x1p-130f, 4 }, { 2, 0x1p-149f }, { -0.f, 1 }
+    };
+    const float want[5][4] = { { 0x1p-12f, -0x1.ffdffcp-1f, NAN, 0x1.ffep-1f },
+                               { 6, 0x1.555556p-2f, 1, -1 },
+                               { 4, 0x1p-132f, 0x1p-65f, -0x1p-130f },
+                               { 0x1.8p-148f, INFINITY, 0x1.6a09e6p+0f, -2 },
+                               { 1, -0.f, -0.f, 0 } };
+    float got[32][4];
+    void *in = device_copy_of(values, sizeof values), *out = device_copy_of(NULL, sizeof got);
+    use_schedule(0);
+    assert_launched(run_exact((float *)out, (const float *)in, 32));
+    device_download(got, out, sizeof got);
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 4; j++)
+            if (!same(got[i][j], want[i][j]))
+                fail_msg("row %d, %d: %a, not %a", i, j, (double)got[i][j], (double)want[i][j]);
+    device_free(in);
+    device_free(out);
+}
+
 } // namespace
 
 int main()
@@ -118,7 +142,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f16_at_every_code), cmocka_unit_test(bf16_at_every_code),
         cmocka_unit_test(fp8_at_every_code), cmocka_unit_test(packing_rounds_to_nearest_even),
-        cmocka_unit_test(approximations),
+        cmocka_unit_test(approximations),    cmocka_unit_test(exact_arithmetic),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

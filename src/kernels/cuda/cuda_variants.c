@@ -1,6 +1,7 @@
 /* The table of compiled kernels. */
 #include "kernels/cuda/blocks_copy.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/states_merge.h"
 
 #define BLOCKS_COPY                                                                                \
@@ -9,6 +10,20 @@
         .n_threads = PKV__BLOCKS_COPY_THREADS,                                                     \
         .covers = "whole blocks or their first tokens; gather and scatter",                        \
         .prepare = pkv__blocks_copy_prepare, .launch = pkv__blocks_copy_launch                     \
+    }
+/* One kernel each, for all types of stores. */
+#define KV_GATHER(DTYPE, type)                                                                     \
+    {                                                                                              \
+        .name = "kv_gather_" type "_cuda", .op = PKV_OP_KV_GATHER, .dtype = PKV_##DTYPE,           \
+        .n_threads = PKV__CUDA_ROW_THREADS, .covers = "rows of this type out to f32, f16 or bf16", \
+        .prepare = pkv__kv_gather_prepare, .launch = pkv__kv_gather_launch                         \
+    }
+#define KV_WRITE(DTYPE, type)                                                                      \
+    {                                                                                              \
+        .name = "kv_write_" type "_cuda", .op = PKV_OP_KV_WRITE, .dtype = PKV_##DTYPE,             \
+        .n_threads = PKV__CUDA_ROW_THREADS,                                                        \
+        .covers = "rows of f32, f16 or bf16 into this type; norm, rotation",                       \
+        .prepare = pkv__kv_write_prepare, .launch = pkv__kv_write_launch                           \
     }
 #define STATES_MERGE(DTYPE, type)                                                                  \
     {                                                                                              \
@@ -19,6 +34,20 @@
 
 const struct pkv__cuda_variant pkv__cuda_variants[] = {
     BLOCKS_COPY,
+    KV_GATHER(F32, "f32"),
+    KV_GATHER(F16, "f16"),
+    KV_GATHER(BF16, "bf16"),
+    KV_GATHER(E4M3, "e4m3"),
+    KV_GATHER(E5M2, "e5m2"),
+    KV_GATHER(I8, "int8"),
+    KV_GATHER(U4, "int4"),
+    KV_WRITE(F32, "f32"),
+    KV_WRITE(F16, "f16"),
+    KV_WRITE(BF16, "bf16"),
+    KV_WRITE(E4M3, "e4m3"),
+    KV_WRITE(E5M2, "e5m2"),
+    KV_WRITE(I8, "int8"),
+    KV_WRITE(U4, "int4"),
     STATES_MERGE(F32, f32),
     STATES_MERGE(F16, f16),
     STATES_MERGE(BF16, bf16),

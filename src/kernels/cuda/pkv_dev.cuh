@@ -65,6 +65,10 @@
  * d[3] [g+8][2t, 2t+1]
  *
  * Numbers
+ *   pkv_add_rn(x, y) pkv_mul_rn(x, y) pkv_div_rn(x, y) pkv_sqrt_rn(x)
+ *                                 rounded to nearest even, never fused with another, subnormals
+ *                                 kept: the bits of the host, but for those of a NaN
+ *   pkv_float_bits(x) pkv_float_of_bits(u)
  *   pkv_exp2(x) pkv_log2(x) pkv_rcp(x)  approximations, subnormals are zeros: never compare the
  * bits of a GPU with those of the emulator pkv_to_float(h), pkv_from_float<T>(x), pkv_pack2<T>(lo,
  * hi), pkv_unpack2<T>(bits) pkv_e4m3x2_to_f16x2(c), pkv_e5m2x2_to_f16x2(c)   two codes to two

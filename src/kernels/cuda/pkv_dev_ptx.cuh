@@ -309,6 +309,32 @@ PKV_DEV uint32_t pkv_sub_f16x2(uint32_t a, uint32_t b)
     return difference;
 }
 
+/* ---------------------------------------------------------------- exact arithmetic */
+PKV_DEV float pkv_add_rn(float x, float y)
+{
+    return __fadd_rn(x, y);
+}
+PKV_DEV float pkv_mul_rn(float x, float y)
+{
+    return __fmul_rn(x, y);
+}
+PKV_DEV float pkv_div_rn(float x, float y)
+{
+    return __fdiv_rn(x, y);
+}
+PKV_DEV float pkv_sqrt_rn(float x)
+{
+    return __fsqrt_rn(x);
+}
+PKV_DEV uint32_t pkv_float_bits(float x)
+{
+    return __float_as_uint(x);
+}
+PKV_DEV float pkv_float_of_bits(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
 /* ---------------------------------------------------------------- approximations */
 PKV_DEV float pkv_exp2(float x)
 {
