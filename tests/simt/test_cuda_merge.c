@@ -427,7 +427,9 @@ static void test_no_rows(void **state)
     pkv_backend *be = cuda_backend(NULL, 2);
     pkv_tensor3 t = { NULL, PKV_BF16, 2, 64, 0, 128, 64 };
     const pkv_lse lse = { NULL, 2, 1, 0 };
+    const uint64_t before = device_get_totals().launches;
     assert_device_ok(pkv_states_merge(be, &t, &lse, 1, NULL, &t, NULL));
+    assert_int_equal(device_get_totals().launches, before);
     pkv_backend_destroy(be);
 }
 

@@ -101,19 +101,23 @@ static void test_zeros_of_any_number(void **state)
     }
 }
 
+/* Ids that all meet at one place of the set in which cuda_blocks.c looks for repeats. */
 static void test_ids_of_one_hash(void **state)
 {
     (void)state;
-    enum { N = 150, STEP = 512 };
-    int32_t ids[2 * N];
+    enum { N_BLOCKS = 60000, MOST = 90 };
+    int32_t ids[2 * MOST], n = 0;
     pkv_backend *be = cuda_backend(NULL, 2);
-    struct image pool = image_create(16, N * STEP + 1, 0);
-    for (int32_t i = 0; i < 2 * N; i++) {
-        ids[i] = 1 + i % N * STEP;
+    struct image pool = image_create(16, N_BLOCKS, 0);
+    for (int32_t id = 1; id < N_BLOCKS && n < MOST; id++)
+        if ((uint32_t)id * 0x9e3779b1u >> 23 == 511) ids[n++] = id;
+    assert_int_equal(n, MOST);
+    for (int32_t i = 0; i < n; i++) {
+        ids[n + i] = ids[i];
         memset(want_at(&pool, ids[i]), 0, 16);
     }
     cuda_schedule(1);
-    assert_device_ok(pkv_blocks_zero(be, pool.device, 16, N * STEP + 1, ids, 2 * N, NULL));
+    assert_device_ok(pkv_blocks_zero(be, pool.device, 16, N_BLOCKS, ids, 2 * n, NULL));
     image_compare(&pool, "zeros");
     image_destroy(&pool);
     pkv_backend_destroy(be);
@@ -233,23 +237,37 @@ static void test_who_copies(void **state)
     pkv_backend_destroy(be);
 }
 
+/* More runs for the runtime than are handed to it at once. */
+static void test_many_long_runs(void **state)
+{
+    (void)state;
+    int32_t ids[130];
+    pkv_backend *be = cuda_backend(NULL, 2);
+    for (int32_t i = 0; i < 130; i++) ids[i] = 131 - i;
+    const uint64_t before = n_launches();
+    swap_there_and_back(be, 32768, 132, ids, 130, 0);
+    assert_int_equal(n_launches(), before);
+    pkv_backend_destroy(be);
+}
+
 /* Blocks that no 16 bytes fit, and pools that begin anywhere; blocks of several slices. */
 static void test_odd_places(void **state)
 {
     (void)state;
     static const struct {
         size_t block_bytes, skew;
-    } cases[] = { { 1, 0 },  { 37, 0 },    { 24, 0 },     { 32, 1 },        { 32, 8 },
-                  { 37, 5 }, { 16384, 0 }, { 16400, 16 }, { 40000 + 7, 3 }, { 49152, 0 } };
-    for (int i = 0; i < 10; i++) {
+    } cases[] = { { 1, 0 },         { 37, 0 },    { 24, 0 },    { 32, 1 },
+                  { 32, 8 },        { 37, 5 },    { 16384, 0 }, { 16400, 16 },
+                  { 40000 + 7, 3 }, { 49152, 0 }, { 21184, 0 } };
+    for (int i = 0; i < 11; i++) {
         const size_t bytes = cases[i].block_bytes;
         pkv_backend *be = cuda_backend(NULL, 2);
         struct image pool = image_create(bytes, 7, cases[i].skew);
-        const pkv_block_copy list[2] = { { 1, 5, 0, 0 }, { 2, 6, 0, 0 } };
+        const pkv_block_copy list[2] = { { 6, 1, 0, 0 }, { 2, 5, 0, 0 } };
         const int32_t zero = 3;
         cuda_schedule(i);
-        memcpy(want_at(&pool, 5), want_at(&pool, 1), bytes);
-        memcpy(want_at(&pool, 6), want_at(&pool, 2), bytes);
+        memcpy(want_at(&pool, 1), want_at(&pool, 6), bytes);
+        memcpy(want_at(&pool, 5), want_at(&pool, 2), bytes);
         memset(want_at(&pool, 3), 0, bytes);
         assert_device_ok(pkv_blocks_copy(be, pool.device, bytes, 7, list, 2, NULL, 0, NULL));
         assert_device_ok(pkv_blocks_zero(be, pool.device, bytes, 7, &zero, 1, NULL));
@@ -408,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_runs_of_all_lengths),
         cmocka_unit_test(test_swaps_of_any_number),
         cmocka_unit_test(test_who_copies),
+        cmocka_unit_test(test_many_long_runs),
         cmocka_unit_test(test_odd_places),
         cmocka_unit_test(test_first_tokens_of_many_shapes),
         cmocka_unit_test(test_first_tokens_of_large_blocks),
