@@ -145,14 +145,16 @@ static void place_apart(struct check *c, struct kv_stores *s, int which)
     if (zeros->mem.data && kind < SCALES_TOKEN) fill_scales(c, zeros, true);
 }
 
-/* Blocks for a little more than 512 KiB of K and V. */
-static void enlarge(struct rng *r, pkv_kv_view *k)
+/* Blocks for a little more than 512 KiB of K and V; of 64 KiB, which is many CTAs, on a device. */
+static void enlarge(struct check *c, pkv_kv_view *k)
 {
+    struct rng *r = &c->rng;
+    const int64_t least = check_on_device(c) ? 66 << 10 : 520 << 10;
     k->n_heads = rng_int(r, 6, 9);
     k->dim = 8 * rng_int(r, 20, 32);
     k->block_tokens = rng_int(r, 10, 33);
     const int64_t block = oracle_span(k->dtype, (int64_t)2 * k->n_heads * k->dim) * k->block_tokens;
-    k->n_blocks = 2 + (int32_t)((520 << 10) / block);
+    k->n_blocks = 2 + (int32_t)(least / block);
 }
 
 void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype, bool large)
@@ -164,7 +166,7 @@ void kv_draw_stores(struct check *c, struct kv_stores *s, pkv_dtype dtype, bool 
                       .block_tokens = rng_int(r, 1, 20),
                       .n_heads = rng_int(r, 1, 4),
                       .dim = 8 * rng_int(r, 1, 32) };
-    if (large) enlarge(r, &k);
+    if (large) enlarge(c, &k);
     s->views[0] = s->views[1] = k;
     if (rng_chance(r, 40)) {
         place_canonical(c, s);

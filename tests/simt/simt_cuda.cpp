@@ -11,6 +11,23 @@
 namespace
 {
 int32_t n_sms = 2;
+
+/* A copy, or without a source a fill. */
+struct copy_args {
+    void *dst;
+    const void *src;
+    int byte;
+    size_t bytes;
+};
+
+int copy(const void *data)
+{
+    copy_args a;
+    memcpy(&a, data, sizeof a);
+    if (a.src) memcpy(a.dst, a.src, a.bytes);
+    else memset(a.dst, a.byte, a.bytes);
+    return 0;
+}
 } // namespace
 
 extern "C" {
@@ -65,21 +82,21 @@ const char *pkv__device_error_text(int code)
 
 int pkv__device_copy(void *dst, const void *src, size_t bytes, void *)
 {
-    memcpy(dst, src, bytes);
-    return 0;
+    const copy_args args = { dst, src, 0, bytes };
+    return simt::captured(copy, &args, sizeof args) ? 0 : copy(&args);
 }
 
 int pkv__device_copy_batch(void *const *dst, const void *const *src, const size_t *bytes, size_t n,
-                           void *)
+                           void *stream)
 {
-    for (size_t i = 0; i < n; i++) memcpy(dst[i], src[i], bytes[i]);
+    for (size_t i = 0; i < n; i++) pkv__device_copy(dst[i], src[i], bytes[i], stream);
     return 0;
 }
 
 int pkv__device_fill(void *dst, int byte, size_t bytes, void *)
 {
-    memset(dst, byte, bytes);
-    return 0;
+    const copy_args args = { dst, nullptr, byte, bytes };
+    return simt::captured(copy, &args, sizeof args) ? 0 : copy(&args);
 }
 
 } /* extern "C" */

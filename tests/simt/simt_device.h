@@ -58,6 +58,31 @@ typedef struct device_totals {
 
 device_totals device_get_totals(void);
 
+/* ---------------------------------------------------------------- streams as tests need them */
+
+/* From begin to end launches, copies and fills of the CUDA backend are written down and do not
+ * happen, as in a stream that is captured; parameters by value are copied, what they point to is
+ * not. Only kernels of the host's compiler. */
+typedef struct device_graph device_graph;
+void device_capture_begin(void);
+device_graph *device_capture_end(void);
+int32_t device_graph_n_nodes(const device_graph *graph);
+/* 0, or 1 and device_last_error(). */
+int device_graph_run(const device_graph *graph);
+void device_graph_free(device_graph *graph);
+
+/* Shapes of the launches from here on, into `list`; those beyond `cap` are only counted. NULL: no
+ * more. */
+typedef struct device_launch {
+    int64_t n_blocks, n_threads;
+    size_t shared_bytes, params_bytes;
+} device_launch;
+void device_record(device_launch *list, int32_t cap);
+int32_t device_n_recorded(void);
+
+/* The launch after n others fails before it begins; later ones do not. */
+void device_refuse_launch(int32_t n);
+
 #ifdef __cplusplus
 }
 #endif

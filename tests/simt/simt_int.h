@@ -62,6 +62,10 @@ struct kernel_call {
 /* Run all blocks to their end: 0; or 1, and last_error() says why. */
 int run_grid(const launch_shape &shape, const kernel_call &call);
 
+/* Something else that happens in stream order, unless a capture writes it down: true. `run` gets a
+ * copy of the bytes at `data` then. */
+bool captured(int (*run)(const void *data), const void *data, size_t bytes);
+
 /* Opt in to more than 48 KiB of dynamic shared memory: 0, or 1 above 227 KiB. */
 int allow_shared(const void *kernel_id, size_t bytes);
 

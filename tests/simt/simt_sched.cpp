@@ -218,7 +218,8 @@ int run_grid(const launch_shape &shape, const kernel_call &call)
     m.failed = false;
     m.error[0] = 0;
     m.totals.launches++;
-    if (check_launch(shape, call)) return 1;
+    if (check_launch(shape, call) || stream_refuses()) return 1;
+    if (stream_takes(shape, call)) return 0;
     m.shape = shape;
     m.call = call;
     m.random = 0x9e3779b97f4a7c15u * (m.schedule.seed + 1);

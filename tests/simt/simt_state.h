@@ -99,6 +99,11 @@ const char *op_name(op what);
 const char *base_name(const char *path);
 bool same_site(const site &a, const site &b);
 
+/* simt_stream.cpp: what tests do with launches in place of running them. */
+bool stream_refuses(); /* this one fails; m.error says so */
+bool stream_takes(const launch_shape &shape,
+                  const kernel_call &call); /* captured: not to run now */
+
 /* simt_shared.cpp */
 void shared_begin(size_t dynamic_bytes);
 void shared_end();
