@@ -4,13 +4,21 @@ import re
 
 import kernel_code
 
-ATTENTION = re.compile(r"attn_(?:decode|prefill|mla)")
+# Kernels of attention, with the words of their names that say more.
+DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<(\w+),(\d+),(\d+)(?:,\w+)?>>)?$")
+ATTENTION = re.compile(r"attn_decode|prefill_kernel|mla_kernel")
 # Kernels around attention that multiply nothing.
 WITHOUT_PRODUCTS = re.compile(r"combine|scan|prefix|spans|merge|clear")
 # What the tests' kernels must have, so that a census that reads nothing is seen. Per file.
 EXPECTED = {"tensor_kernels.cu": {"HMMA": 2, "LDSM": 6, "MOVM": 2}, "copy_kernels.cu": {"LDGSTS": 1}}
-MAX_REGISTERS = 168  # three CTAs of 128 threads to an SM
-MAX_LOOP = 450       # instructions per 16 tokens, the longest that any type of KV may take
+# Registers: four CTAs of 128 threads to an SM, three where 16 columns or dims beyond 128 need more; prefill
+# two, latent attention and all others one.
+MOST_REGISTERS = ((re.compile(r"prefill_kernel"), 255, 2), (re.compile(r"mla_kernel"), 255, 1),
+                  (DECODE, None, None), (re.compile(""), 128, 1))
+# Instructions per 16 tokens of 128 dims and 8 columns: 1,760 issue slots of an SM are there at 4.3 TB/s for
+# 16 bits a number, 880 for 8, 440 for 4.
+LOOP_16_BITS, LOOP_CODES = 340, 450
+ATTENTION_OP = "0"  # PKV_OP_ATTENTION
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 
 
@@ -18,11 +26,43 @@ def is_attention(name):
     return bool(ATTENTION.search(name)) and not WITHOUT_PRODUCTS.search(name)
 
 
+def decode_shape(name):
+    """(type of K and V, dims, tiles of 8 columns) of a decode kernel, or None"""
+    found = DECODE.search(name)
+    return (found[1] or "f16", int(found[2] or 128), int(found[3] or 1)) if found else None
+
+
+def registers_of(name):
+    """(most registers, CTAs that an SM of 64 Ki registers has to hold)"""
+    for pattern, most, held in MOST_REGISTERS:
+        if pattern.search(name):
+            break
+    if most is None:
+        _, dims, tiles = decode_shape(name)
+        most, held = (128, 4) if dims <= 128 and tiles == 1 else (168, 3)
+    return most, held
+
+
+def loop_complaints(kernel):
+    shape = decode_shape(kernel.name)
+    if not shape or not kernel.loop:
+        return
+    kind, dims, tiles = shape
+    per_tile = 2 * tiles * dims // 16  # products with K and with V
+    n_tiles = max(1, round(kernel.loop_products / per_tile))
+    most = (LOOP_16_BITS if kind.endswith("f16") else LOOP_CODES) * max(1, dims * tiles // 128)
+    if kernel.loop / n_tiles > most:
+        yield f"{kernel.loop} instructions in the loop of {n_tiles} x 16 tokens, at most {most} each"
+
+
 def complaints(kernel):
-    if kernel.registers > MAX_REGISTERS:
-        yield f"{kernel.registers} registers, at most {MAX_REGISTERS}"
-    if kernel.loop > MAX_LOOP:
-        yield f"{kernel.loop} instructions in the loop, at most {MAX_LOOP}"
+    most, least = registers_of(kernel.name)
+    if kernel.registers > most:
+        yield f"{kernel.registers} registers, at most {most}"
+    held = kernel_code.blocks_per_sm(90, kernel.registers, kernel.n_threads, 0) if kernel.n_threads else least
+    if held < least:
+        yield f"{kernel.registers} registers of {kernel.n_threads} threads: {held} CTAs per SM, at least {least}"
+    yield from loop_complaints(kernel)
     if is_attention(kernel.name):
         for name in ("HMMA", "LDSM", "LDGSTS"):
             if not kernel.census[name]:
@@ -49,6 +89,8 @@ def variants(text, kernels):
             wrong.append(f"{name}: {shared} bytes of shared memory, a GPU has 227 KiB")
         if tuple(key) not in small:
             wrong.append(f"{name}: {shared} bytes of shared memory, and no variant like it within 99 KiB")
+        if key[0] == ATTENTION_OP and kernel_code.blocks_per_sm(90, 0, int(n_threads), int(shared)) < 2:
+            wrong.append(f"{name}: {shared} bytes of shared memory leave room for less than 2 CTAs on sm_90")
         held = {sm: kernel_code.blocks_per_sm(sm, 0, int(n_threads), int(shared)) for sm in (80, 90, 120)}
         rows.append(f"{name}: {shared} bytes of shared memory, CTAs per SM by them "
                     + ", ".join(f"sm_{sm} {n}" for sm, n in held.items()))

@@ -20,7 +20,7 @@ SAMPLES = {
               "1 loads, 1 stores of local memory"),
     "local_ptx": ("__global__ void a(int *p)\n{\n    volatile int x[8];\n    x[p[1]] = p[0];\n    p[0] = x[p[2]];\n}\n",
               "local memory in the PTX"),
-    "long_loop": ("""__global__ void a(float *p, int n)
+    "long_loop": ("""__global__ void attn_decode(float *p, int n)
 {
     float d[4] = {};
     float x = p[threadIdx.x];
@@ -34,7 +34,7 @@ SAMPLES = {
     }
     p[threadIdx.x] = x;
 }
-""", "instructions in the loop, at most 450"),
+""", "16 tokens, at most 340 each"),
     "misspelt": ('__global__ void a(unsigned *p)\n{\n    asm volatile("movmatrix.sync.aligned.m8n8.tarns.b16 '
                  '%0, %1;" : "=r"(p[0]) : "r"(p[1]));\n}\n', "does not compile"),
     "many_registers": ("""__global__ void __launch_bounds__(128) a(float *p)
@@ -46,7 +46,9 @@ SAMPLES = {
 #pragma unroll
     for (int i = 0; i < 200; i++) p[i * 128 + threadIdx.x] = x[i] * x[199 - i] + x[(i * 7) % 200];
 }
-""", "registers, at most 168"),
+""", "registers, at most 128"),
+    "few_ctas": ("__global__ void __launch_bounds__(1024) attn_decode(int *p)\n{\n    p[threadIdx.x] = 1;\n}\n",
+                 "CTAs per SM, at least 4"),
     "no_products": ("__global__ void attn_decode_kernel(int *p)\n{\n    p[0] = 1;\n}\n", "0 HMMA in the machine code of"),
     "small_copy": ("""__global__ void a(int *p)
 {
@@ -67,6 +69,7 @@ SAMPLES = {
 
 # Tables of variants, and what is wrong with them.
 VARIANTS = {
+    "a\t0\tf16\t64\t64\t1\t128\t120000\n": "less than 2 CTAs",
     "a\tattention\tf16\t64\t64\t1\t128\t300000\n": "a GPU has 227 KiB",
     "a\tattention\tf16\t64\t64\t1\t128\t102400\nb\tattention\tbf16\t64\t64\t1\t128\t4096\n":
         "no variant like it within 99 KiB",

@@ -160,6 +160,17 @@ static void check(struct gpu *g, const struct gpu_shape *shape, const char *what
     gpu_batch_free(&b);
 }
 
+/* G5: of the default mode, whatever the batch. */
+static void workspace(struct gpu *g)
+{
+    size_t bytes = 0;
+    struct gpu_result *r = gpu_add(g, GPU_OK, "workspace, heads 128/8, dim 128");
+    if (!gpu_took(g, r, pkv_attn_workspace(g->be, 128, 8, 128, 128, &bytes))) return;
+    r->verdict = bytes <= 8000000 ? GPU_MET : GPU_MISSED;
+    snprintf(r->goal, sizeof(r->goal), "G5 <= 8 MB");
+    gpu_note(r, "%zu bytes", bytes);
+}
+
 void gpu_bits(struct gpu *g)
 {
     static const pkv_dtype types[] = { PKV_F16, PKV_BF16, PKV_E4M3, PKV_E5M2, PKV_I8, PKV_U4 };
@@ -167,6 +178,7 @@ void gpu_bits(struct gpu *g)
     const int n_types = g->dry_run ? 3 : 6;
     struct rng rng = { g->seed };
     int32_t lens[12];
+    workspace(g);
     for (int t = 0; t < n_types; t++)
         for (int kind = 0; kind < 4; kind++) {
             const int32_t q_len = kind % 2 ? 9 : 1, dim = t % 2 ? 64 : 128;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Calls in a graph: as many as it takes to read three times what the L2 holds, for the next round
  * to find nothing of the last. */
@@ -29,7 +30,7 @@ static struct gpu_result *time_shape(struct gpu *g, struct gpu_shape *s, const c
             gpu_batch_verify(&b, r, 0, s->q_len - 1, 0);
             gpu_batch_verify(&b, r, s->n_seqs - 1, s->q_len - 1, s->n_q_heads - 1);
         }
-        if (!s->block_tokens) gpu_note(r, "in one piece, warm L2 where it fits");
+        if (!s->block_tokens) gpu_note(r, "warm L2 where it fits");
     }
     gpu_batch_free(&b);
     return r;
@@ -39,20 +40,48 @@ struct heads {
     int32_t n_q, n_kv;
 };
 
-/* G1: from 512 MB on; G2: times of one sequence; G3 by the reader, from the lines of bf16. */
+/* The line of the same batch with another type or block; NULL: there is none, or nothing was timed.
+ */
+static const struct gpu_result *like(const struct gpu *g, const struct gpu_result *r,
+                                     const char *from, const char *to)
+{
+    const char *at = strstr(r->name, from);
+    char name[sizeof(r->name)];
+    if (!at || g->dry_run) return NULL;
+    snprintf(name, sizeof(name), "%.*s%s%s", (int)(at - r->name), r->name, to, at + strlen(from));
+    for (int i = 0; i < g->n_results; i++)
+        if (strcmp(g->results[i].name, name) == 0 && g->results[i].median_us > 0)
+            return &g->results[i];
+    return NULL;
+}
+
+static void goal(struct gpu_result *r, bool met, const char *fmt, double wanted)
+{
+    if (r->verdict != GPU_MEASURED) return;
+    snprintf(r->goal, sizeof(r->goal), fmt, wanted);
+    r->verdict = met ? GPU_MET : GPU_MISSED;
+}
+
+/* G1: from 512 MB on, also against one piece; G2: times of one sequence; G3: against bf16. */
 static void judge(struct gpu *g, struct gpu_result *r, const struct gpu_shape *s, double bytes)
 {
-    const bool large = bytes >= 512e6 && s->kv_dtype == PKV_BF16 && s->block_tokens > 0;
-    gpu_judge(g, r, g->copy_gbs, "G1", large ? (s->block_tokens >= 16 ? 0.95 : 0.85) : 0);
-    const double most = s->kv_len[0] == 1024    ? 6
-                        : s->kv_len[0] == 4096  ? 8
-                        : s->kv_len[0] == 32768 ? 36
-                                                : 0;
-    if (s->n_seqs != 1 || s->n_q_heads != 32 || s->n_kv_heads != 8 || s->kv_dtype != PKV_BF16 ||
-        s->block_tokens != 16 || most == 0 || r->verdict != GPU_MEASURED || g->dry_run)
-        return;
-    snprintf(r->goal, sizeof(r->goal), "G2 <= %.0f us", most);
-    r->verdict = r->median_us <= most ? GPU_MET : GPU_MISSED;
+    const bool bf16 = s->kv_dtype == PKV_BF16, large = bytes >= 512e6;
+    const struct gpu_result *paged = like(g, r, "in one piece", "block 16");
+    const struct gpu_result *wide = like(g, r, pkv_dtype_name(s->kv_dtype), "bf16");
+    const double of_block = s->block_tokens >= 16 ? 0.95 : 0.85;
+    const int32_t keys = s->kv_len[0];
+    const double most = keys == 1024 ? 6 : keys == 4096 ? 8 : 36;
+    gpu_judge(g, r, g->copy_gbs, "G1", large && bf16 && s->block_tokens > 0 ? of_block : 0);
+    if (r->median_us <= 0) return;
+    if (paged && large)
+        goal(r, paged->median_us <= 1.02 * r->median_us, "G1 paged <= %.2f x its time", 1.02);
+    if (wide && !bf16 && bytes * 16 / pkv_dtype_bits(s->kv_dtype) >= 512e6) {
+        const double wanted = s->kv_dtype == PKV_U4 ? 3 : 1.8;
+        goal(r, wide->median_us >= wanted * r->median_us, "G3 >= %.1f x bf16", wanted);
+    }
+    if (s->n_seqs == 1 && s->n_q_heads == 32 && s->n_kv_heads == 8 && bf16 &&
+        s->block_tokens == 16 && keys != 16384)
+        goal(r, r->median_us <= most, "G2 <= %.0f us", most);
 }
 
 static void grid(struct gpu *g, struct heads h, pkv_dtype dtype, int32_t block)
@@ -68,8 +97,10 @@ static void grid(struct gpu *g, struct heads h, pkv_dtype dtype, int32_t block)
             for (int32_t b = 0; b < n_seqs; b++) lens[b] = keys;
             struct gpu_shape s = { n_seqs,   h.n_q, h.n_kv, 128, block, dtype,
                                    PKV_BF16, 1,     lens,   1,   false };
-            snprintf(name, sizeof(name), "decode %d x %d, heads %d/%d, %s, block %d", n_seqs, keys,
-                     h.n_q, h.n_kv, pkv_dtype_name(dtype), block);
+            char how[24] = "in one piece";
+            if (block > 0) snprintf(how, sizeof(how), "block %d", block);
+            snprintf(name, sizeof(name), "decode %d x %d, heads %d/%d, %s, %s", n_seqs, keys, h.n_q,
+                     h.n_kv, pkv_dtype_name(dtype), how);
             struct gpu_result *r = time_shape(g, &s, name);
             const double bytes = (double)n_seqs * keys * h.n_kv * 128 * pkv_dtype_bits(dtype) / 4;
             if (r) judge(g, r, &s, bytes);
