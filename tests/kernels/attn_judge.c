@@ -78,7 +78,7 @@ static struct oracle_path device_path(const struct attn_problem *p, int32_t n, i
     return (struct oracle_path){
         .terms = 3 * at_most(n, kv_len / 16 + 6),
         .p_roundoff = bf16 ? 0x1p-8 : 0x1p-11,
-        .p_step = bf16 ? 0x1p-134 : 0x1p-25,
+        .p_step = bf16 ? 0x1p-134 : 0x1p-39,
         .q_step = p->q_dtype == PKV_BF16 && !bf16 ? 0x1p-25 : 0,
         .out = p->q_dtype,
     };

@@ -7,12 +7,18 @@
 #pragma weak device_abandon
 #pragma weak device_schedule
 #pragma weak device_schedule_of
+#pragma weak device_e4m3_nan
 
 pkv_status check_supported(struct check *c, pkv_status status)
 {
     if (status == PKV_E_UNSUPPORTED && check_on_device(c))
         check_stop(c, c->log[0] ? c->log : "unsupported, without a reason");
     return status;
+}
+
+bool check_e4m3_nan(const struct check *c)
+{
+    return !check_on_device(c) || !device_e4m3_nan || device_e4m3_nan();
 }
 
 void check_schedule_of(int i)

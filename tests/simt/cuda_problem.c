@@ -1,7 +1,6 @@
 /* Problems of attention for directed tests. */
 #include "cuda_problem.h"
 #include "oracle/oracle_numbers.h"
-#include "simt_test.h"
 
 #include <math.h>
 
@@ -48,15 +47,6 @@ void cuda_free(struct cuda_problem *p)
     device_free(p->workspace);
     free(p->row0);
     *p = (struct cuda_problem){ .n_memory = 0 };
-}
-
-pkv_backend *cuda_backend(int32_t max_sms)
-{
-    pkv_cuda_config cfg = PKV_CUDA_CONFIG_INIT;
-    pkv_backend *be = NULL;
-    device_set_sms(max_sms);
-    assert_int_equal(pkv_backend_create_cuda(&cfg, &be), PKV_OK);
-    return be;
 }
 
 static int32_t blocks_of(const struct cuda_problem *p, int32_t kv_len)

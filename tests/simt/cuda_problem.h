@@ -8,8 +8,7 @@
 #define CUDA_PROBLEM_H
 
 #include "pagedkv/attention.h"
-#include "simt/simt_cuda.h"
-#include "simt/simt_device.h"
+#include "simt/cuda_test.h"
 
 struct cuda_seq {
     int32_t id, q_len, kv_len;
@@ -47,7 +46,6 @@ struct cuda_rows {
     int32_t n_rows;
 };
 
-pkv_backend *cuda_backend(int32_t max_sms);
 /* Device memory that lives as long as the problem. */
 void *cuda_take(struct cuda_problem *p, size_t bytes);
 void cuda_build(struct cuda_problem *p, const struct cuda_shape *shape, const struct cuda_seq *seqs,

@@ -5,7 +5,10 @@
 #include "simt_device.h"
 #include "simt_state.h"
 
+#include "pkv_dev_numbers.h"
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace
@@ -31,6 +34,13 @@ int copy(const void *data)
 } // namespace
 
 extern "C" {
+
+int device_e4m3_nan(void)
+{
+    if (strcmp(device_build(), "ptx") != 0) return PKV_E4M3_CVT;
+    const char *ptx = getenv("PKV_PTX");
+    return !ptx || !strstr(ptx, "_sm_80.ptx");
+}
 
 void device_set_sms(int32_t n)
 {

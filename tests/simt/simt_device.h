@@ -62,7 +62,7 @@ device_totals device_get_totals(void);
 
 /* From begin to end launches, copies and fills of the CUDA backend are written down and do not
  * happen, as in a stream that is captured; parameters by value are copied, what they point to is
- * not. Only kernels of the host's compiler. */
+ * not. */
 typedef struct device_graph device_graph;
 void device_capture_begin(void);
 device_graph *device_capture_end(void);

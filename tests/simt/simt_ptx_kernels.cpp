@@ -114,7 +114,15 @@ int ptx_launch(const void *kernel, const launch_shape &shape, const void *params
     if (function == all().functions.end()) return refuse("no symbol for the kernel: stripped?");
     const auto entry = all().entries.find(plain_name(function->second));
     if (entry == all().entries.end()) return refuse("no PTX for " + function->second);
-    return ptx_run(*entry->second.first, entry->second.second, shape, kernel, params, bytes);
+    const ptx_module &module = *entry->second.first;
+    const std::string &name = entry->second.second;
+    if (!stream_captures()) return ptx_run(module, name, shape, kernel, params, bytes);
+    const char *from = static_cast<const char *>(params);
+    const std::vector<char> copy(from, from + bytes);
+    stream_adds([&module, &name, shape, kernel, copy] {
+        return ptx_run(module, name, shape, kernel, copy.data(), copy.size());
+    });
+    return 0;
 }
 
 } // namespace simt

@@ -9,6 +9,7 @@
 #include "simt_device.h"
 #include "simt_int.h"
 
+#include <functional>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -101,6 +102,8 @@ bool same_site(const site &a, const site &b);
 
 /* simt_stream.cpp: what tests do with launches in place of running them. */
 bool stream_refuses(); /* this one fails; m.error says so */
+bool stream_captures();
+void stream_adds(std::function<int()> node);
 bool stream_takes(const launch_shape &shape,
                   const kernel_call &call); /* captured: not to run now */
 

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <functional>
 
 namespace simt
 {
@@ -38,6 +37,16 @@ bool simt::stream_refuses()
     m.failed = true;
     snprintf(m.error, sizeof m.error, "launch: refused, as the test asked");
     return true;
+}
+
+bool simt::stream_captures()
+{
+    return tests().capture != nullptr;
+}
+
+void simt::stream_adds(std::function<int()> node)
+{
+    tests().capture->nodes.push_back(std::move(node));
 }
 
 bool simt::stream_takes(const launch_shape &shape, const kernel_call &call)

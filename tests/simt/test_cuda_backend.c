@@ -136,7 +136,7 @@ static void assert_described(const pkv_kernel_desc *d, const struct pkv__cuda_va
 static void kernels(void **state)
 {
     (void)state;
-    pkv_backend *be = cuda_backend(2);
+    pkv_backend *be = cuda_backend(NULL, 2);
     pkv_kernel_desc d = { .struct_size = sizeof d }, other = d;
     assert_true(pkv__n_cuda_variants > 0 && pkv__n_cuda_variants <= PKV__CUDA_MAX_VARIANTS);
     for (int32_t i = 0; i < pkv__n_cuda_variants; i++) {
