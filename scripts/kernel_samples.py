@@ -1,4 +1,6 @@
 """Samples that kernel_gates.py has to refuse: what each is refused for."""
+import concurrent.futures
+import os
 import pathlib
 
 import kernel_limits
@@ -108,11 +110,12 @@ def golden_tests(folder, kernels, compare, compiler):
 
 
 def tests(folder, look, compare, compiler):
-    kernels = []
-    for name, (text, expected) in SAMPLES.items():
-        source = pathlib.Path(folder) / f"{name}.cu"
-        source.write_text(text, encoding="utf-8")
-        _, found, _, complaints = look((source, 80), folder)
+    kernels, sources = [], [pathlib.Path(folder) / f"{name}.cu" for name in SAMPLES]
+    for source in sources:
+        source.write_text(SAMPLES[source.stem][0], encoding="utf-8")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        looks = list(pool.map(lambda source: look((source, 80), folder), sources))
+    for (name, (_, expected)), (_, found, _, complaints) in zip(SAMPLES.items(), looks):
         kernels = found if name == "division" else kernels
         yield f"sample: {name}", [], verdict(expected, complaints)
     yield from golden_tests(folder, kernels, compare, compiler)

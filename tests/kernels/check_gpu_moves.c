@@ -98,7 +98,7 @@ static void rows(struct gpu *g)
     pkv_store *store = NULL;
     pkv_store_config cfg = PKV_STORE_CONFIG_INIT;
     cfg.shape = (pkv_kv_shape){ 1, 8, 128, 16, PKV_BF16 };
-    cfg.n_blocks = n + 1; /* a slot in a block of its own */
+    cfg.n_blocks = n / 16 + 2;
     cfg.memory = g->pool;
     cfg.memory_bytes = g->pool_bytes;
     cfg.on_device = true;
@@ -107,7 +107,7 @@ static void rows(struct gpu *g)
     int32_t *order = malloc((size_t)n * sizeof(*order));
     if (!slots || !order) exit(2);
     rng_permutation(&rng, order, n);
-    for (int32_t i = 0; i < n; i++) slots[i] = 16 * (int64_t)(order[i] + 1) + i % 16;
+    for (int32_t i = 0; i < n; i++) slots[i] = 16 + order[i]; /* behind the null block */
     m.rows = make_tensor(g, n, bytes);
     m.back = make_tensor(g, n, bytes);
     m.slots = gpu_alloc((size_t)n * sizeof(*slots));
@@ -179,6 +179,10 @@ void gpu_moves(struct gpu *g)
         char name[48];
         snprintf(name, sizeof(name), "blocks of %zu bytes", sizes[i]);
         if (gpu_out_of_time(g, name)) continue;
+        if ((size_t)m.n_blocks * m.block_bytes > g->pool_bytes) {
+            gpu_note(gpu_add(g, GPU_SKIPPED, "%s", name), "the pool is too small");
+            continue;
+        }
         m.copies = malloc((size_t)n * sizeof(*m.copies));
         m.ids = malloc((size_t)n * sizeof(*m.ids));
         m.host = gpu_alloc_host((size_t)n * m.block_bytes);

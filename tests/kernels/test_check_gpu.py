@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""check_gpu as it runs on a GPU, over a CUDA runtime of the test's own (tests/simt/fake_cudart.c), and
+its dry run: command lines, exit status, the JSON and its numbers, errors of the device. Prints TAP.
+
+usage: test_check_gpu.py PROGRAM DRY_PROGRAM
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import tap_main
+
+PROGRAM, DRY = (pathlib.Path(arg).resolve() for arg in sys.argv[1:3])
+
+
+def run(*args, program=PROGRAM, **env):
+    done = subprocess.run([program, *args], capture_output=True, text=True, env={**os.environ, **env}, timeout=100)
+    return done.returncode, done.stdout, done.stderr
+
+
+def results(*args, **more):
+    """(exit status, JSON, {name: result})"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "r.json"
+        code, out, err = run("--json", str(path), *args, **more)
+        data = json.loads(path.read_text())
+    expect(err == "", f"{args}: said {err!r}")
+    return code, data, {r["name"]: r for r in data["results"]}
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def near(value, wanted, what):
+    expect(abs(value - wanted) <= 1e-3 * wanted, f"{what}: {value}, not {wanted}")
+
+
+def test_command_lines():
+    for args in (("--stage", "nonsense"), ("--stage", "moves,"), ("--seed", "x"), ("stray",), ("--frobnicate",)):
+        expect(run(*args)[0] == 2, f"{args} is taken")
+    code, out, _ = run("--help")
+    expect(code == 0 and "ceilings" in out and "moves" in out, "--help")
+    expect(run("--dry-run")[0] == 2, "a dry run of the program for GPUs")
+    expect(run(program=DRY)[0] == 2, "the dry program without --dry-run")
+
+
+def test_no_device():
+    code, out, _ = run(FAKE_FAILS="cudaGetDevice")
+    expect(code == 77 and "no GPU: a planted error" in out, f"exit {code}: {out}")
+
+
+def test_ceilings():
+    code, data, r = results("--stage", "ceilings", "--seed", "7")
+    expect(code == 0 and data["seed"] == 7 and data["dry_run"] is False, f"{code} {data}")
+    expect(data["device"] == 'no "GPU" at all' and data["driver"] == "13.2" and len(data["commit"]) >= 7, f"{data}")
+    copy = r["copy, read and written bytes"]
+    expect(copy["runs"] >= 20 and copy["verdict"] == "measured", f"{copy}")
+    near(copy["min_us"], 1000, "the least time")
+    near(copy["median_us"], 2000, "the median")
+    pool = (240 << 20) // 10 * 6 // 4096 * 4096
+    near(copy["rate"], pool / 2 // 4096 * 4096 * 2 / 2e-3 * 1e-9, "bytes read and written")
+    near(data["copy_gb_s"], copy["rate"], "the ceiling")
+    near(data["gemm_tflop_s"], 1, "the product")
+    expect("1980 MHz, 700 W" in r["clock and power before"]["note"], "sensors")
+
+
+def test_moves():
+    code, _, r = results("--stage", "ceilings,moves")
+    expect(code == 0, f"exit {code}")
+    copied = r["copy of 2048 blocks of 4096 bytes"]
+    near(copied["rate"], 2 * 2048 * 4096 / 2e-3 * 1e-9, "rate of copies")
+    near(copied["share"], copied["rate"] / r["copy, read and written bytes"]["rate"], "share")
+    expect(r["blocks of 2097152 bytes"]["verdict"] == "skipped", "a pool that is too small")
+    expect(all(x["verdict"] in ("measured", "ok", "skipped") for x in r.values()), f"{r}")
+
+
+def test_lost_device():
+    """A device that is lost in the middle is a wrong result, and what came before is kept."""
+    code, data, r = results("--stage", "ceilings,moves", FAKE_FAILS="cudaGraphLaunch")
+    expect(code == 1, f"exit {code}")
+    expect(r["copy, read and written bytes"]["verdict"] == "WRONG", f"{data}")
+    expect("a planted error" in r["copy, read and written bytes"]["note"], f"{data}")
+
+
+def test_refused_graph():
+    code, _, r = results("--stage", "moves", FAKE_FAILS="cudaStreamBeginCapture")
+    expect(code == 1 and r["copy of 2048 blocks of 4096 bytes"]["verdict"] == "WRONG", f"{code} {r}")
+
+
+def test_kernels_on_lent_memory():
+    """check_kernels inside: pages are registered once each, given back, and calls waited for."""
+    cases = ("blocks_copy.copies", "states_merge.merges.f16", "kv_write.scatter.bf16", "kv_gather.gathers.e4m3")
+    for name in cases:
+        code, out, _ = run("--check-kernels", "--case", name, PKV_ISA="cuda")
+        expect(code == 0 and " 0 failed" in out.splitlines()[-1], f"{name}: exit {code}: {out}")
+        expect(not out.splitlines()[-1].startswith("0 passed"), f"{name}: nothing ran: {out}")
+    code, out, _ = run("--check-kernels", "--case", cases[0], "--seed", "0", PKV_ISA="cuda",
+                       FAKE_FAILS="cudaDeviceSynchronize")
+    expect(code == 1 and "FAILED the device: a planted error" in out, f"exit {code}: {out}")
+
+
+def test_address_space():
+    """Where pages have to be registered, address space alone is out of reach: a skip, not a crash."""
+    name = "kv_write.far_rows"
+    code, out, _ = run("--check-kernels", "--case", name, "--seed", "0", PKV_ISA="cuda")
+    expect(code == 0 and out.splitlines()[-1] == "0 passed, 0 failed, 1 skipped", f"exit {code}: {out}")
+    out = run("--check-kernels", "--case", "blocks_copy", "--seed", "0", "--verbose", PKV_ISA="cuda")[1]
+    skipped = [line.split(" ")[0] for line in out.splitlines() if "(skipped)" in line]
+    expect("blocks_copy.far" in skipped, f"{skipped}")
+    expect(not any(".partial" in name for name in skipped), f"what comes after is skipped, too: {skipped}")
+    code, out, _ = run("--check-kernels", "--case", name, "--seed", "0", PKV_ISA="cuda", FAKE_HMM="1")
+    expect(code == 0 and out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped", f"exit {code}: {out}")
+
+
+def test_dry_run():
+    code, data, r = results("--dry-run", program=DRY)
+    expect(code == 0 and data["dry_run"] is True, f"exit {code}")
+    expect({x["stage"] for x in r.values()} == {"ceilings", "correctness", "bits", "decode", "batches", "prefill",
+                                                "moves"}, "stages")
+    expect(all(x["median_us"] == 0 and x["share"] == 0 for x in r.values()), "a time in a dry run")
+    expect(sum(x["verdict"] != "skipped" for x in r.values()) >= 15, f"nearly all is skipped: {r}")
+
+
+if __name__ == "__main__":
+    sys.exit(tap_main.run_tests(globals()))
