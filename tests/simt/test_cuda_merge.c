@@ -52,10 +52,10 @@ static pkv_tensor3 shape_of(const struct states *s, pkv_dtype dtype, int32_t i)
     return t;
 }
 
-static struct states make_states(struct cuda_rng *r, pkv_dtype dtype, pkv_dtype out_dtype,
-                                 int32_t n, int32_t dim, bool base2)
+static struct states make_rows(struct cuda_rng *r, pkv_dtype dtype, pkv_dtype out_dtype, int32_t n,
+                               int32_t dim, int64_t n_rows, bool base2)
 {
-    struct states s = { .n = n, .dim = dim, .n_heads = 3, .n_rows = 5 };
+    struct states s = { .n = n, .dim = dim, .n_heads = 3, .n_rows = n_rows };
     for (int32_t i = 0; i <= n; i++) { /* the last one is out */
         pkv_tensor3 t = shape_of(&s, i < n ? dtype : out_dtype, i);
         pkv_lse l = { NULL, 1, s.n_rows + i % 2, base2 };
@@ -80,6 +80,12 @@ static struct states make_states(struct cuda_rng *r, pkv_dtype dtype, pkv_dtype 
         s.lse[i] = l;
     }
     return s;
+}
+
+static struct states make_states(struct cuda_rng *r, pkv_dtype dtype, pkv_dtype out_dtype,
+                                 int32_t n, int32_t dim, bool base2)
+{
+    return make_rows(r, dtype, out_dtype, n, dim, 5, base2);
 }
 
 static void upload(const struct states *s)
@@ -193,6 +199,31 @@ static void test_all_dims(void **state)
             judge(&s);
             free_states(&s);
         }
+    pkv_backend_destroy(be);
+}
+
+/* Fewer (row, head) than a CTA has warps, and more than those of the grid take at once, in place.
+ */
+static void test_few_and_many_rows(void **state)
+{
+    (void)state;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    for (int i = 0; i < 6; i++) {
+        struct cuda_rng r = { (uint64_t)i };
+        const pkv_dtype dtype = floats[i % 3];
+        struct states s = make_rows(&r, dtype, dtype, 2, 40, i < 3 ? 1 : 180, false);
+        device_free(s.out.data);
+        device_free(s.out_lse.data);
+        upload(&s);
+        cuda_schedule(i);
+        s.out = s.o[0];
+        s.out_lse = s.lse[0];
+        assert_device_ok(pkv_states_merge(be, s.o, s.lse, 2, NULL, &s.out, &s.out_lse));
+        judge(&s);
+        s.out.data = NULL; /* it is state 0's */
+        s.out_lse.data = NULL;
+        free_states(&s);
+    }
     pkv_backend_destroy(be);
 }
 
@@ -438,6 +469,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_number_of_states),
         cmocka_unit_test(test_all_dims),
+        cmocka_unit_test(test_few_and_many_rows),
         cmocka_unit_test(test_empty_in_every_order),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_where_numbers_end),

@@ -2,6 +2,16 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/states_merge.h"
 
+/* No more CTAs than there are warps' worth of (row, head). */
+static int64_t grid_of(const struct pkv__cuda *cuda, int32_t variant,
+                       const struct pkv__cuda_merge *m)
+{
+    const int64_t warps = PKV__STATES_MERGE_THREADS / 32;
+    const int64_t needed = (m->n_rows * m->n_heads + warps - 1) / warps;
+    const int64_t most = pkv__cuda_grid(cuda, variant);
+    return needed < most ? needed : most;
+}
+
 pkv_status pkv__cuda_states_merge(pkv_backend *be, const pkv_tensor3 *o, const pkv_lse *lse,
                                   int32_t n_states, void *stream, const pkv_tensor3 *out,
                                   const pkv_lse *out_lse)
@@ -38,5 +48,5 @@ pkv_status pkv__cuda_states_merge(pkv_backend *be, const pkv_tensor3 *o, const p
                                                 .lse_row_stride = lse[s].row_stride,
                                                 .lse_head_stride = lse[s].head_stride };
     return pkv__cuda_status(
-        be, pkv__cuda_variants[variant].launch(&m, pkv__cuda_grid(cuda, variant), stream), "merge");
+        be, pkv__cuda_variants[variant].launch(&m, grid_of(cuda, variant, &m), stream), "merge");
 }
