@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-enum { PKV__CUDA_ROW_THREADS = 256 }; /* of a CTA: 8 warps, which work alone */
+enum { PKV__CUDA_ROW_THREADS = 128 }; /* of a CTA: 4 warps, which work alone */
 
 /* K, V or Q of a kv_write. A warp does one unit at a time: of one token as many heads as it has
  * lanes for, or all of them, one after another, where they share a scale. */

@@ -93,21 +93,23 @@ struct unit_t {
     float *shared;     /* of this warp */
 };
 
+/* Where this lane's elements of row `head` come from. */
+PKV_DEV const char *source_of(const pkv__cuda_row_set &s, const unit_t &u,
+                              const pkv__lane_place &lane, int32_t head)
+{
+    return pkv__elem_at(s.from.data, s.from.dtype,
+                        u.token * s.from.row_stride + head * s.from.head_stride + 8 * lane.chunk);
+}
+
 /* The row of head `head` in float, ready but for rounding; zeros where this lane has none. */
 PKV_DEV void make_row(const pkv__cuda_kv_write &p, const pkv__cuda_row_set &s, const unit_t &u,
-                      const pkv__lane_place &lane, int32_t head, float (&x)[PKV__CHUNK])
+                      const pkv__lane_place &lane, int32_t head, bool has, float (&x)[PKV__CHUNK])
 {
-    const pkv_tensor3 &from = s.from;
     PKV_UNROLL
     for (int32_t i = 0; i < PKV__CHUNK; i++) x[i] = 0.f;
-    if (head < from.n_heads && 8 * lane.chunk < from.dim)
-        pkv__load_values(
-            from.dtype,
-            pkv__elem_at(from.data, from.dtype,
-                         u.token * from.row_stride + head * from.head_stride + 8 * lane.chunk),
-            x);
+    if (has) pkv__load_values(s.from.dtype, source_of(s, u, lane, head), x);
     const shared_row row = row_in_shared(u.shared, lane, s.lane_bits);
-    if (s.norm) norm_rows(row, lane, s.norm, from.dim, p.norm_eps, x);
+    if (s.norm) norm_rows(row, lane, s.norm, s.from.dim, p.norm_eps, x);
     if (s.turned) rotate_rows(row, lane, u.turn, p.rot_dim / 2, p.interleaved, x);
 }
 
@@ -120,22 +122,7 @@ PKV_DEV void reduce_extremes(int32_t lane_bits, float &lo, float &hi)
     }
 }
 
-/* One scale for all heads of a token, which costs a second look at the rows. */
-PKV_DEV pkv__scale_zero token_scale(const pkv__cuda_kv_write &p, const pkv__cuda_row_set &s,
-                                    const unit_t &u, const pkv__lane_place &lane)
-{
-    float lo = INFINITY, hi = -INFINITY;
-    for (int32_t first = 0; first < s.from.n_heads; first += lane.n_rows) {
-        float x[PKV__CHUNK];
-        const int32_t head = first + lane.row;
-        make_row(p, s, u, lane, head, x);
-        if (head < s.from.n_heads && 8 * lane.chunk < s.from.dim) pkv__extremes(x, lo, hi);
-    }
-    reduce_extremes(5, lo, hi);
-    return pkv__choose_scale(s.to.dtype, lo, hi);
-}
-
-/* Scale and zero point of a head: those of the token, or of the row, or as they come. */
+/* Scale and zero point of a head: computed over its row or its token, or as they come. */
 PKV_DEV pkv__scale_zero row_scale(const pkv__cuda_row_set &s, const unit_t &u,
                                   const pkv__lane_place &lane, int32_t head, bool has,
                                   const float (&x)[PKV__CHUNK], pkv__scale_zero of_token)
@@ -161,60 +148,67 @@ PKV_DEV pkv__scale_zero row_scale(const pkv__cuda_row_set &s, const unit_t &u,
     return sz;
 }
 
-/* Whether a NaN was met that the code cannot hold. */
-PKV_DEV bool store_codes(pkv_dtype dtype, char *to, const float (&x)[PKV__CHUNK],
-                         pkv__scale_zero sz)
+/* Whether a NaN was met that the code cannot hold. x is used up. */
+PKV_DEV bool store_codes(pkv_dtype dtype, char *to, float (&x)[PKV__CHUNK], pkv__scale_zero sz)
 {
     uint32_t eight[1], words[2];
-    bool nan = false;
+    pkv__divide(x, sz.scale);
     if (dtype == PKV_U4) {
-        nan = pkv__quantize<PKV_U4>(x, sz.scale, sz.zero, eight);
+        pkv__add_zero(x, sz.zero);
+        pkv__encode<PKV_U4>(x, eight);
         pkv_stv(to, eight[0]);
-        return nan;
+        return pkv__any_nan(x);
     }
-    if (dtype == PKV_E4M3) pkv__quantize<PKV_E4M3>(x, sz.scale, sz.zero, words);
-    else if (dtype == PKV_E5M2) pkv__quantize<PKV_E5M2>(x, sz.scale, sz.zero, words);
-    else nan = pkv__quantize<PKV_I8>(x, sz.scale, sz.zero, words);
+    if (dtype == PKV_E4M3) pkv__encode<PKV_E4M3>(x, words);
+    else if (dtype == PKV_E5M2) pkv__encode<PKV_E5M2>(x, words);
+    else pkv__encode<PKV_I8>(x, words);
     pkv_stv(to, make_uint2(words[0], words[1]));
-    return nan;
+    return dtype == PKV_I8 && pkv__any_nan(x);
 }
 
-/* Heads [first, first + lanes' rows) of a token. */
-PKV_DEV bool write_heads(const pkv__cuda_kv_write &p, const pkv__cuda_row_set &s, const unit_t &u,
-                         const pkv__lane_place &lane, int32_t first, pkv__scale_zero of_token)
+/* ... and where they go. */
+PKV_DEV char *place_of(const pkv__cuda_row_set &s, const unit_t &u, const pkv__lane_place &lane,
+                       int32_t head)
 {
-    const int32_t head = first + lane.row;
-    const bool has = head < s.from.n_heads && 8 * lane.chunk < s.from.dim;
-    const pkv_kv_view &to = s.to;
-    char *const out = pkv__elem_at(to.data, to.dtype,
-                                   u.to.block * to.block_stride + u.to.offset * to.token_stride +
-                                       head * to.head_stride + 8 * lane.chunk);
-    if (to.dtype == s.from.dtype && !s.norm && !s.turned) {
-        const int64_t at = u.token * s.from.row_stride + head * s.from.head_stride + 8 * lane.chunk;
-        if (has) pkv__copy_values(to.dtype, out, pkv__elem_at(s.from.data, to.dtype, at));
-        return false;
-    }
-    float x[PKV__CHUNK];
-    make_row(p, s, u, lane, head, x);
-    if (to.dtype <= PKV_BF16) {
-        if (has) pkv__store_values(to.dtype, out, x);
-        return false;
-    }
-    const pkv__scale_zero sz = row_scale(s, u, lane, head, has, x, of_token);
-    return has && store_codes(to.dtype, out, x, sz);
+    return pkv__elem_at(s.to.data, s.to.dtype,
+                        u.to.block * s.to.block_stride + u.to.offset * s.to.token_stride +
+                            head * s.to.head_stride + 8 * lane.chunk);
 }
 
+/* Heads are taken as many at a time as a warp has lanes for: unit `unit` is one such step, or,
+ * where heads share a scale, all steps twice, first for the extremes. */
 PKV_DEV void write_unit(const pkv__cuda_kv_write &p, const pkv__cuda_row_set &s, const unit_t &u,
                         int32_t unit)
 {
     const pkv__lane_place lane = pkv__lane_of_rows(s.lane_bits);
+    const int32_t n_steps = (s.from.n_heads + lane.n_rows - 1) / lane.n_rows;
+    const bool as_it_is = s.to.dtype == s.from.dtype && !s.norm && !s.turned;
+    const int32_t end = s.per_token ? n_steps : unit + 1;
+    float lo = INFINITY, hi = -INFINITY;
+    pkv__scale_zero of_token = { 1.f, 0.f };
     bool nan = false;
-    if (s.computed && s.per_token) {
-        const pkv__scale_zero of_token = token_scale(p, s, u, lane);
-        for (int32_t first = 0; first < s.from.n_heads; first += lane.n_rows)
-            nan |= write_heads(p, s, u, lane, first, of_token);
-    } else {
-        nan = write_heads(p, s, u, lane, unit * lane.n_rows, { 1.f, 0.f });
+    for (int32_t step = s.per_token ? -n_steps : unit; step < end; step++) {
+        const int32_t head = (step < 0 ? step + n_steps : step) * lane.n_rows + lane.row;
+        const bool has = head < s.from.n_heads && 8 * lane.chunk < s.from.dim;
+        float x[PKV__CHUNK];
+        if (as_it_is) {
+            if (has)
+                pkv__copy_values(s.to.dtype, place_of(s, u, lane, head),
+                                 source_of(s, u, lane, head));
+            continue;
+        }
+        make_row(p, s, u, lane, head, has, x);
+        if (step < 0) {
+            if (has) pkv__extremes(x, lo, hi);
+            if (step < -1) continue;
+            reduce_extremes(5, lo, hi);
+            of_token = pkv__choose_scale(s.to.dtype, lo, hi);
+        } else if (s.to.dtype <= PKV_BF16) {
+            if (has) pkv__store_values(s.to.dtype, place_of(s, u, lane, head), x);
+        } else {
+            const pkv__scale_zero sz = row_scale(s, u, lane, head, has, x, of_token);
+            if (has) nan |= store_codes(s.to.dtype, place_of(s, u, lane, head), x, sz);
+        }
     }
     if (pkv_any(nan) && pkv_lane() == 0) pkv__report_slot(p.bad, PKV_BAD_NAN_CODE, u.token, u.slot);
 }
@@ -256,7 +250,7 @@ PKV_DEV int64_t valid_tokens(const pkv__cuda_kv_write &p)
 
 /* Warps of the grid take the units of all tokens in turn: token by token, first those of K, then of
  * V, then of Q. Bound by memory, or by the division of codes. */
-PKV_GLOBAL(PKV__CUDA_ROW_THREADS, 4) kv_write_kernel(const pkv__cuda_kv_write p)
+PKV_GLOBAL(PKV__CUDA_ROW_THREADS, 9) kv_write_kernel(const pkv__cuda_kv_write p)
 {
     PKV_DEV_SHARED(float, shared, n_warps *warp_floats);
     const int32_t n_k = p.sets[PKV__CUDA_SET_K].n_units, n_v = p.sets[PKV__CUDA_SET_V].n_units;

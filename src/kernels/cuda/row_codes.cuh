@@ -125,36 +125,40 @@ PKV_DEV uint32_t pkv__code_int(float y, float lo, float hi)
     return pkv__is_nan(y) ? 0u : code;
 }
 
-/* x / s, a NaN x as it is. */
-PKV_DEV float pkv__quotient(float x, float s)
-{
-    const float y = pkv_div_rn(x, s);
-    return pkv__is_nan(x) ? x : y;
-}
-
 /* ---------------------------------------------------------------- eight numbers to codes */
 
-/* Whether a NaN was met that the type has no code for. */
+/* What codes are made of: x / s, a NaN as it is. */
+PKV_DEV void pkv__divide(float (&x)[PKV__CHUNK], float s)
+{
+    PKV_UNROLL
+    for (int32_t i = 0; i < PKV__CHUNK; i++) {
+        const float y = pkv_div_rn(x[i], s);
+        x[i] = pkv__is_nan(x[i]) ? x[i] : y;
+    }
+}
+/* Of U4 also this. */
+PKV_DEV void pkv__add_zero(float (&y)[PKV__CHUNK], float z)
+{
+    PKV_UNROLL
+    for (int32_t i = 0; i < PKV__CHUNK; i++) y[i] = pkv_add_rn(y[i], z);
+}
+
+/* A NaN of which U4 and I8 have no code becomes 0. */
 template <pkv_dtype T>
-PKV_DEV bool pkv__quantize(const float (&x)[PKV__CHUNK], float s, float z,
-                           uint32_t (&words)[T == PKV_U4 ? 1 : 2])
+PKV_DEV void pkv__encode(const float (&y)[PKV__CHUNK], uint32_t (&words)[T == PKV_U4 ? 1 : 2])
 {
     constexpr int32_t bits = T == PKV_U4 ? 4 : 8, n = 32 / bits;
-    bool nan = false;
     PKV_UNROLL
     for (int32_t w = 0; w < PKV__CHUNK / n; w++) words[w] = 0;
     PKV_UNROLL
     for (int32_t i = 0; i < PKV__CHUNK; i++) {
-        float y = pkv__quotient(x[i], s);
         uint32_t code;
-        if (T == PKV_U4) y = pkv_add_rn(y, z);
-        if (T == PKV_E4M3) code = pkv__code_e4m3(y);
-        else if (T == PKV_E5M2) code = pkv__code_e5m2(y);
-        else code = pkv__code_int(y, T == PKV_U4 ? 0.f : -127.f, T == PKV_U4 ? 15.f : 127.f);
-        if (T == PKV_I8 || T == PKV_U4) nan = nan || pkv__is_nan(y);
+        if (T == PKV_E4M3) code = pkv__code_e4m3(y[i]);
+        else if (T == PKV_E5M2) code = pkv__code_e5m2(y[i]);
+        else if (T == PKV_I8) code = pkv__code_int(y[i], -127.f, 127.f);
+        else code = pkv__code_int(y[i], 0.f, 15.f);
         words[i / n] |= code << (i % n * bits);
     }
-    return nan;
 }
 
 /* Smallest and largest finite value, folded into lo and hi. */
