@@ -107,7 +107,9 @@ void gpu_copy(void *dst, const void *src, size_t bytes)
 }
 bool gpu_register_pages(void *page, size_t bytes)
 {
-    return good(cudaHostRegister(page, bytes, cudaHostRegisterDefault));
+    if (cudaHostRegister(page, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    return false;
 }
 void gpu_unregister_pages(void *page)
 {

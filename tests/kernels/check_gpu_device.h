@@ -2,7 +2,7 @@
  * what the library is measured against. Two of them: check_gpu_cudart.c, and check_gpu_emulated.c,
  * where calls run at once and no time passes.
  *
- * What fails here fails for good: gpu_wait says so from then on. */
+ * What fails here fails for good: gpu_wait says so from then on. Only memory may be short. */
 #ifndef PKV_CHECK_GPU_DEVICE_H
 #define PKV_CHECK_GPU_DEVICE_H
 

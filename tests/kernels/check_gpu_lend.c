@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAGE = 4096, N_SLOTS = 1 << 16 };
+enum { PAGE = 4096, N_SLOTS = 1 << 17 };
 static const size_t most_bytes = (size_t)1 << 30; /* of one piece; more is address space */
 
 /* A page and how many pieces lie on it: open addressing; 0 is free, a count of 0 a grave. */
@@ -26,7 +26,7 @@ static struct {
     void *data;
     size_t bytes;
 } pieces[4096];
-static int n_pieces, n_unreachable;
+static int n_pieces, n_unreachable, n_pages;
 static bool lends, needs_pages;
 
 void gpu_lend_memory(void)
@@ -49,30 +49,34 @@ static size_t slot_of(uintptr_t page)
     return grave < N_SLOTS ? grave : i;
 }
 
+static void leave(void *data, size_t bytes)
+{
+    const uintptr_t end = (uintptr_t)data + bytes;
+    for (uintptr_t page = (uintptr_t)data / PAGE * PAGE; page < end; page += PAGE) {
+        const size_t i = slot_of(page);
+        if (pages[i].page != page || pages[i].n == 0 || --pages[i].n > 0) continue;
+        n_pages--;
+        gpu_unregister_pages((void *)page);
+    }
+}
+
+/* All pages of it, or none. */
 static bool reach(void *data, size_t bytes)
 {
     if (bytes > most_bytes) return false;
     const uintptr_t end = (uintptr_t)data + bytes;
     for (uintptr_t page = (uintptr_t)data / PAGE * PAGE; page < end; page += PAGE) {
         const size_t i = slot_of(page);
-        if (pages[i].page != page || pages[i].n == 0) {
-            if (!gpu_register_pages((void *)page, PAGE)) return false;
-            pages[i].page = page;
-            pages[i].n = 0;
+        const bool fresh = pages[i].page != page || pages[i].n == 0;
+        if (fresh && (n_pages == N_SLOTS / 2 || !gpu_register_pages((void *)page, PAGE))) {
+            if (page > (uintptr_t)data) leave(data, page - (uintptr_t)data);
+            return false;
         }
-        pages[i].n++;
+        n_pages += fresh;
+        pages[i].page = page;
+        pages[i].n = fresh ? 1 : pages[i].n + 1;
     }
     return true;
-}
-
-static void leave(void *data, size_t bytes)
-{
-    const uintptr_t end = (uintptr_t)data + bytes;
-    for (uintptr_t page = (uintptr_t)data / PAGE * PAGE; page < end; page += PAGE) {
-        const size_t i = slot_of(page);
-        if (pages[i].page == page && pages[i].n > 0 && --pages[i].n == 0)
-            gpu_unregister_pages((void *)page);
-    }
 }
 
 void device_register(void *data, size_t bytes)
