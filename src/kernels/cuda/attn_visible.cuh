@@ -27,6 +27,7 @@ struct pkv__sight {
     const int32_t *q_pos; /* of row 0; NULL: rows stand at their indices */
     const uint32_t *mask; /* words of row 0; NULL: none */
     int64_t mask_stride;
+    int32_t mask_words; /* of a row that exist and name keys */
     int32_t q_len, kv_len, pos0;
     int32_t left, right; /* the window; causal is a right of 0; -1: no limit */
     int32_t plain;       /* keys below it are seen by index */
@@ -45,6 +46,7 @@ PKV_DEV pkv__sight pkv__sight_of(const pkv_attn_batch &batch, const pkv_attn_opt
     s.q_pos = batch.q_pos ? batch.q_pos + row0 : nullptr;
     s.mask = opts.mask ? opts.mask + row0 * opts.mask_stride : nullptr;
     s.mask_stride = opts.mask_stride;
+    s.mask_words = pkv__clamp_key(opts.mask_stride, 0, (int32_t)(((int64_t)q_len + 31) / 32));
     s.q_len = q_len;
     s.kv_len = kv_len;
     s.pos0 = batch.kv_pos0 ? batch.kv_pos0[seq] : 0;
@@ -156,10 +158,9 @@ PKV_DEV bool pkv__sight_plain(const pkv__sight &s, int32_t j, int32_t n)
 }
 
 /* 32 bits of a mask row from bit `at` on; beyond its words are zeros. */
-PKV_DEV uint32_t pkv__mask_word(const uint32_t *row, int64_t n_words, int64_t at)
+PKV_DEV uint32_t pkv__mask_word(const uint32_t *row, int32_t n_words, int32_t at)
 {
-    const int64_t word = at / 32;
-    const int32_t shift = (int32_t)(at % 32);
+    const int32_t word = at / 32, shift = at % 32;
     uint32_t bits = word < n_words ? row[word] >> shift : 0;
     if (shift > 0 && word + 1 < n_words) bits |= row[word + 1] << (32 - shift);
     return bits;
@@ -189,9 +190,9 @@ PKV_DEV uint32_t pkv__sight_word(const pkv__sight &s, int32_t i, int32_t j)
     if (s.own_move) bits = pkv__moved_bits(s, at, own, end, bits);
     if (!s.mask) return bits;
     const uint32_t *row = s.mask + i * s.mask_stride;
-    if (own >= 0) return bits & pkv__mask_word(row, s.mask_stride, own);
+    if (own >= 0) return bits & pkv__mask_word(row, s.mask_words, (int32_t)own);
     const int32_t others = (int32_t)-own; /* fewer than 32 keys in front of the own ones */
-    return bits & (pkv__mask_word(row, s.mask_stride, 0) << others | pkv__ones(0, others));
+    return bits & (pkv__mask_word(row, s.mask_words, 0) << others | pkv__ones(0, others));
 }
 
 #endif
