@@ -1,9 +1,17 @@
 /* The table of compiled kernels. */
+#include "kernels/cuda/attn_mla.h"
 #include "kernels/cuda/blocks_copy.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/states_merge.h"
 
+#define ATTN_MLA(DTYPE, type, KERNEL, SHARED)                                                      \
+    {                                                                                              \
+        .name = "attention_mla_" #type "_cuda", .op = PKV_OP_ATTENTION_MLA, .dtype = PKV_##DTYPE,  \
+        .dim_lo = 8, .dim_hi = PKV__MLA_LATENT, .n_threads = PKV__MLA_THREADS,                     \
+        .shared_bytes = SHARED, .covers = "rope f16 and bf16, all options",                        \
+        .prepare = pkv__mla_##KERNEL##_prepare, .launch = pkv__mla_##KERNEL##_launch               \
+    }
 #define BLOCKS_COPY                                                                                \
     {                                                                                              \
         .name = "blocks_copy_cuda", .op = PKV_OP_BLOCKS_COPY, .dtype = PKV_I8,                     \
@@ -33,6 +41,12 @@
     }
 
 const struct pkv__cuda_variant pkv__cuda_variants[] = {
+    ATTN_MLA(F16, f16, f16, PKV__MLA_SHARED),
+    ATTN_MLA(BF16, bf16, bf16, PKV__MLA_SHARED),
+    ATTN_MLA(E4M3, e4m3, codes, PKV__MLA_CODES_SHARED),
+    ATTN_MLA(E5M2, e5m2, codes, PKV__MLA_CODES_SHARED),
+    ATTN_MLA(I8, int8, codes, PKV__MLA_CODES_SHARED),
+    ATTN_MLA(U4, int4, codes, PKV__MLA_CODES_SHARED),
     BLOCKS_COPY,
     KV_GATHER(F32, "f32"),
     KV_GATHER(F16, "f16"),
