@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-enum { BLOCKS = 40, TOKENS = 4, ROWS = 64 };
+enum { BLOCKS = 40, TOKENS = 4, ROWS = 64, FAR_SEQS = 600 };
 
 /* A batch here, and its arrays on the device. NULL arrays stay NULL. */
 struct tables {
@@ -257,6 +257,54 @@ static void test_whose_rows_count(void **state)
             pkv_backend_destroy(be);
             assert_int_equal(bad[0], PKV_BAD_Q_INDPTR | (counts[i] || !with ? PKV_BAD_RANGE : 0u));
         }
+}
+
+/* Rows that are wrong because of sequences in front, more than a chunk of 256 away. A sequence's id
+ * is wrong: with options it is judged where the CPU says that the sequence has rows. */
+static void rows_as_on_the_cpu(const int32_t *indptr, const int32_t *suspects, int n_suspects)
+{
+    static int32_t ids[FAR_SEQS], lens[FAR_SEQS];
+    pkv_cpu_config cfg = PKV_CPU_CONFIG_INIT;
+    pkv_backend *cpu = NULL, *be = cuda_backend(NULL, 2);
+    struct tables t = usual();
+    assert_int_equal(pkv_backend_create_cpu(&cfg, &cpu), PKV_OK);
+    for (int b = 0; b < FAR_SEQS; b++) ids[b] = lens[b] = 1;
+    t.batch.n_seqs = FAR_SEQS;
+    t.batch.kv_len = lens;
+    t.batch.table = ids;
+    t.n_ids = FAR_SEQS;
+    t.batch.table_stride = 1;
+    t.batch.q_indptr = indptr;
+    t.n_rows = 1000;
+    t.with_opts = true;
+    for (int i = 0; i < n_suspects; i++) {
+        uint32_t want[4] = { 0 }, got[4];
+        ids[suspects[i]] = -5;
+        cuda_schedule(i);
+        check_device(be, &t, got);
+        const pkv_status status = pkv_table_check(cpu, &t.batch, &t.opts, t.n_rows, t.n_blocks,
+                                                  t.block_tokens, want, NULL);
+        assert_int_equal(status, PKV_E_INVALID_ARG);
+        if (got[0] != want[0])
+            fail_msg("sequence %d: bits %#x, on the CPU %#x", suspects[i], got[0], want[0]);
+        ids[suspects[i]] = 1;
+    }
+    pkv_backend_destroy(cpu);
+    pkv_backend_destroy(be);
+}
+
+static void test_rows_across_chunks(void **state)
+{
+    (void)state;
+    static const int32_t suspects[] = { 256, 257, 299, 521 };
+    static int32_t indptr[FAR_SEQS + 1];
+    /* 50 rows of sequence 0, into which all up to 299 begin; from 300 on right, from 520 on not. */
+    for (int32_t b = 0; b <= FAR_SEQS; b++)
+        indptr[b] = b == 0 ? 0 : b == 1 ? 50 : b < 300 ? 10 : b < 520 ? b - 240 : b - 500;
+    rows_as_on_the_cpu(indptr, suspects, 4);
+    /* A chunk that is right, then rows that begin in it. */
+    for (int32_t b = 0; b <= FAR_SEQS; b++) indptr[b] = b <= 256 ? b : b - 250;
+    rows_as_on_the_cpu(indptr, suspects, 4);
 }
 
 static void test_masks(void **state)
@@ -530,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_whose_rows_count),
+        cmocka_unit_test(test_rows_across_chunks),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_sight),
         cmocka_unit_test(test_sight_in_large_blocks),
