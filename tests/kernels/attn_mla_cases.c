@@ -2,6 +2,17 @@
 #include "attn_instance.h"
 #include "check_device.h"
 
+/* A device reads rotary parts of 16 bits, of the latent's type where that has 16 bits as well, and
+ * no zero points. */
+static void fit_to_device(struct check *c, struct attn_problem *p)
+{
+    if (!check_on_device(c)) return;
+    p->rope_dtype = attn_is_codes(p->kv_dtype)
+                        ? (pkv_dtype)rng_int(&c->device_rng, PKV_F16, PKV_BF16)
+                        : p->kv_dtype;
+    p->v_scale.per = p->k_zero.per = p->v_zero.per = PER_NONE;
+}
+
 static struct attn_problem usual(struct check *c)
 {
     struct rng *r = &c->rng;
@@ -28,6 +39,7 @@ static struct attn_problem usual(struct check *c)
     }
     p.with_pos0 = rng_chance(r, 30);
     attn_draw_scales(c, &p);
+    fit_to_device(c, &p);
     return p;
 }
 

@@ -36,6 +36,7 @@ struct tally {
 
 struct options {
     const char *case_name;
+    const char *type; /* of cases with a type; NULL: all */
     int64_t seed, first_seed;
     bool quick, brief, list, bench, accuracy, verbose;
     int scale; /* times the seeds of each case */
@@ -232,6 +233,8 @@ static int for_cases(const struct options *o, struct check *c,
                 char name[96];
                 case_name(name, sizeof(name), k, (pkv_dtype)t);
                 if (!wanted(o, name)) continue;
+                if (k->typed && o->type && strcmp(o->type, pkv_dtype_name((pkv_dtype)t)) != 0)
+                    continue;
                 c->current = k;
                 c->dtype = (pkv_dtype)t;
                 each(c, o);
@@ -331,6 +334,7 @@ static void usage(FILE *f, const char *program)
             "Usage: %s [options]\n"
             "Tests every kernel against a double-precision reference, on cruel shapes and memory.\n"
             "  --case NAME     only this case, or all that start with NAME. (see --list)\n"
+            "  --type NAME     of cases for each type only those of this one\n"
             "  --seed S        only this run of each case\n"
             "  --first-seed S  start at seed S instead of 0\n"
             "  --times N       N times as many seeds\n"
@@ -385,17 +389,18 @@ static bool parse_measure(int opt, struct options *o)
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option names[] = {
-        { "case", 1, NULL, 'c' },    { "seed", 1, NULL, 's' },     { "first-seed", 1, NULL, 'f' },
-        { "times", 1, NULL, 't' },   { "quick", 0, NULL, 'q' },    { "brief", 0, NULL, '1' },
-        { "bench", 0, NULL, 'b' },   { "op", 1, NULL, 'o' },       { "mib", 1, NULL, 'm' },
-        { "threads", 1, NULL, 'n' }, { "accuracy", 0, NULL, 'a' }, { "dump", 1, NULL, 'd' },
-        { "list", 0, NULL, 'l' },    { "help", 0, NULL, 'h' },     { "verbose", 0, NULL, 'v' },
-        { NULL, 0, NULL, 0 },
+        { "case", 1, NULL, 'c' },       { "type", 1, NULL, 'y' },    { "seed", 1, NULL, 's' },
+        { "first-seed", 1, NULL, 'f' }, { "times", 1, NULL, 't' },   { "quick", 0, NULL, 'q' },
+        { "brief", 0, NULL, '1' },      { "bench", 0, NULL, 'b' },   { "op", 1, NULL, 'o' },
+        { "mib", 1, NULL, 'm' },        { "threads", 1, NULL, 'n' }, { "accuracy", 0, NULL, 'a' },
+        { "dump", 1, NULL, 'd' },       { "list", 0, NULL, 'l' },    { "help", 0, NULL, 'h' },
+        { "verbose", 0, NULL, 'v' },    { NULL, 0, NULL, 0 },
     };
     int64_t times = 1;
     for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         bool ok = parse_measure(opt, o);
         if (opt == 'c') o->case_name = optarg;
+        if (opt == 'y') o->type = optarg;
         if (opt == 's') ok = parse_number(optarg, &o->seed);
         if (opt == 'f') ok = parse_number(optarg, &o->first_seed) && o->first_seed <= INT64_MAX / 2;
         if (opt == 't') ok = parse_count(optarg, 1000000, &times);

@@ -1,5 +1,6 @@
 /* Problems of attention for directed tests. */
 #include "cuda_problem.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -39,6 +40,17 @@ void *cuda_take(struct cuda_problem *p, size_t bytes)
     assert_non_null(data);
     assert_true(p->n_memory < 24);
     return p->memory[p->n_memory++] = data;
+}
+
+bool cuda_has_kernel(pkv_dtype kv_dtype, int32_t dim)
+{
+    for (int32_t i = 0; i < pkv__n_cuda_variants; i++) {
+        const struct pkv__cuda_variant *v = &pkv__cuda_variants[i];
+        if (v->op == PKV_OP_ATTENTION && v->dtype == kv_dtype && dim <= v->dim_hi) return true;
+    }
+    print_message("skipped: no kernel of attention for %s, dim %d\n", pkv_dtype_name(kv_dtype),
+                  dim);
+    return false;
 }
 
 void cuda_free(struct cuda_problem *p)
@@ -236,12 +248,17 @@ struct cuda_rows cuda_collect(const struct cuda_problem *p)
     return r;
 }
 
-struct cuda_rows cuda_result(pkv_backend *be, struct cuda_problem *p)
+void cuda_clear(struct cuda_problem *p)
 {
     for (int32_t i = 0; i < p->n_rows; i++)
         for (int32_t h = 0; h < p->shape.n_q_heads; h++)
             memset(at_row(p, i, h), 0xff, (size_t)p->shape.dim * 2);
     memset(p->lse.data, 0xff, (size_t)(p->n_rows * p->shape.n_q_heads) * sizeof(float));
+}
+
+struct cuda_rows cuda_result(pkv_backend *be, struct cuda_problem *p)
+{
+    cuda_clear(p);
     cuda_run(be, p);
     return cuda_collect(p);
 }

@@ -46,6 +46,8 @@ struct cuda_rows {
     int32_t n_rows;
 };
 
+/* Is there a kernel of attention over such a store? If not, it says so. */
+bool cuda_has_kernel(pkv_dtype kv_dtype, int32_t dim);
 /* Device memory that lives as long as the problem. */
 void *cuda_take(struct cuda_problem *p, size_t bytes);
 void cuda_build(struct cuda_problem *p, const struct cuda_shape *shape, const struct cuda_seq *seqs,
@@ -53,9 +55,11 @@ void cuda_build(struct cuda_problem *p, const struct cuda_shape *shape, const st
 void cuda_free(struct cuda_problem *p);
 /* Workspace of the size asked for, initialised; for opts.invariant, too. */
 void cuda_make_workspace(pkv_backend *be, struct cuda_problem *p);
-/* Outputs full of NaN, one call, expected to succeed; status and `bad` are asserted. */
+/* Outputs full of NaN. */
+void cuda_clear(struct cuda_problem *p);
+/* One call, expected to succeed; status and `bad` are asserted. */
 void cuda_run(pkv_backend *be, struct cuda_problem *p);
-/* The same, and the rows. Not initialised memory is never returned: rows are asserted written. */
+/* Both, and the rows. */
 struct cuda_rows cuda_result(pkv_backend *be, struct cuda_problem *p);
 struct cuda_rows cuda_collect(const struct cuda_problem *p);
 void cuda_rows_free(struct cuda_rows *r);

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Mutation testing of the CUDA kernels: do the tests on the emulated device notice a wrong kernel?
+
+tests/simt/mutants.txt holds wrong versions of single lines, with the unit that shows them and the
+tests that should see them. Each is applied to a copy of src/kernels; the unit alone is compiled
+against it, as the build folder compiles it, and linked in front of the library of the other units.
+Then tests run until one fails, in the plain build, then with the race detector, then with
+AddressSanitizer: the mutant is killed. One that survives is a missing test, or is argued to change
+nothing (`why`), and then has to survive.
+
+Needs a build folder in which check_kernels_cuda_* and test_cuda_* are built. Nothing is written in
+the tree or the build folder.
+
+Exit status: 0 all killed that should be, 1 not, 2 wrong usage, or tests that fail without a mutant.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+import check_common as common
+
+LIST = "tests/simt/mutants.txt"
+BUILDS = ("plain", "race", "asan")
+LIMIT_S = 240  # of one test program; a mutant that waits for ever is killed by it
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    unit: str
+    runs: tuple  # ("check", case, ...) and ("test", name, ...)
+    old: str
+    new: str
+    why: str
+    line: int
+
+
+class Wrong(Exception):
+    pass
+
+
+def parse(text):
+    """The list: `file`, `unit` and `run` hold for the mutants below them, until the next `file`."""
+    mutants, at = [], {}
+    for number, line in enumerate(text.splitlines() + ["file -"], 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, _, value = line.partition(" ")
+        if key in ("file", "mutant") and "old" in at:
+            if not {"file", "unit", "run", "mutant", "new"} <= at.keys():
+                raise Wrong(f"{LIST}:{number}: the mutant above lacks something")
+            mutants.append(Mutant(at["mutant"], at["file"], at["unit"], tuple(at["run"]), at["old"], at["new"],
+                                  at.get("why", ""), at["line"]))
+        if key == "file":
+            at = {"file": value, "run": []}
+        elif key == "mutant":
+            at = {k: at[k] for k in ("file", "unit", "run") if k in at} | {"mutant": value, "line": number}
+        elif key == "run":
+            at["run"] = at["run"] + [tuple(value.split())]
+        elif key in ("unit", "old", "new", "why"):
+            at[key] = value.replace("\\n", "\n")
+        else:
+            raise Wrong(f"{LIST}:{number}: what is '{key}'?")
+    return mutants
+
+
+def apply(root, mutant):
+    """The text of the file with the change, which has to be possible in exactly one place."""
+    text = (root / mutant.file).read_text()
+    if text.count(mutant.old) != 1:
+        raise Wrong(f"{LIST}:{mutant.line}: '{mutant.old}' stands {text.count(mutant.old)} times in {mutant.file}")
+    if mutant.new == mutant.old:
+        raise Wrong(f"{LIST}:{mutant.line}: nothing changes")
+    return text.replace(mutant.old, mutant.new)
+
+
+class Bench:
+    """A build folder, and a copy of the kernels' sources to be changed."""
+
+    def __init__(self, root, build, scratch):
+        self.root, self.build, self.scratch = root, build, scratch
+        self.sources = scratch / "src"
+        shutil.copytree(root / "src/kernels", self.sources / "kernels")
+        entries = json.loads((build / "compile_commands.json").read_text())
+        self.commands = {entry.get("output", ""): entry for entry in entries}
+        self.links = {}
+
+    def compile(self, mutant, how):
+        """The unit of the mutant, with the changed sources in front; None if it does not compile."""
+        folder = f"tests/simt/libcuda_emulated_{how}.a.p/"
+        for output, entry in self.commands.items():
+            name = output.rpartition("/")[2]
+            if output.startswith(folder) and re.fullmatch(rf"(.*_)?{re.escape(mutant.unit)}(_unit\.cpp|\.c)\.o", name):
+                break
+        else:
+            raise Wrong(f"{self.build} has no unit {mutant.unit} for {how}")
+        source = pathlib.Path(self.build, entry["file"]).resolve()
+        text = source.read_text()
+        if source.is_relative_to(self.root / "src"):
+            source = self.sources / source.relative_to(self.root / "src")
+        else:
+            include = re.search(r'#include "(.*)"', text).group(1)
+            real = pathlib.Path(include).resolve()
+            if real.is_relative_to(self.root / "src"):
+                include = self.sources / real.relative_to(self.root / "src")
+            source = self.scratch / "unit.cpp"
+            source.write_text(re.sub(r'#include ".*"', lambda _: f'#include "{include}"', text, count=1))
+        made = self.scratch / f"{how}.o"
+        words = shlex.split(entry["command"])
+        words = [w for w in words if w != "ccache"]
+        words[1:1] = [f"-I{self.sources}"]
+        words[words.index("-o") + 1] = str(made)
+        words[-1] = str(source)
+        words = [w for i, w in enumerate(words) if w not in ("-MD", "-MQ", "-MF") and words[i - 1] not in ("-MQ", "-MF")]
+        done = subprocess.run(words, cwd=self.build, capture_output=True, text=True, check=False)
+        return (made if done.returncode == 0 else None), done.stderr
+
+    def link(self, made, target, how):
+        if target not in self.links:
+            said = subprocess.run(["ninja", "-C", self.build, "-t", "commands", "-s", target], capture_output=True,
+                                  text=True, check=True).stdout.splitlines()
+            self.links[target] = next(line for line in reversed(said) if " -o " in line)
+        words = [w for w in shlex.split(self.links[target]) if w != "ccache"]
+        library = f"tests/simt/libcuda_emulated_{how}.a"
+        program = self.scratch / pathlib.Path(target).name
+        words[words.index("-o") + 1] = str(program)
+        words.insert(words.index(library), str(made))
+        subprocess.run(words, cwd=self.build, capture_output=True, check=True)
+        return program
+
+
+def programs(mutant, how):
+    """Targets and arguments, cheapest first."""
+    for kind, *words in mutant.runs:
+        if kind == "check":
+            for case in words:
+                name, _, dtype = case.partition(":")
+                args = ["--brief" if how != "plain" else "--quick", "--case", name]
+                yield f"tests/simt/check_kernels_cuda_{how}", args + (["--type", dtype] if dtype else [])
+        else:
+            for name in words:
+                yield f"tests/simt/test_cuda_{name}_{how}", []
+
+
+def kill(bench, mutant, hows):
+    """Who killed it, or None."""
+    env = os.environ | {"PKV_ISA": "cuda", "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"}
+    for how in hows:
+        made, said = bench.compile(mutant, how)
+        if made is None:
+            raise Wrong(f"{LIST}:{mutant.line}: {mutant.name} does not compile: {said[-600:]}")
+        linked = {}
+        for target, args in programs(mutant, how):
+            if target not in linked:
+                linked[target] = bench.link(made, target, how)
+            try:
+                done = subprocess.run([linked[target], *args], env=env, capture_output=True, timeout=LIMIT_S, check=False)
+                failed = done.returncode != 0
+            except subprocess.TimeoutExpired:
+                failed = True
+            if failed:
+                return " ".join([pathlib.Path(target).name, *args])
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build-gcc", help="build folder (build-gcc)")
+    parser.add_argument("--builds", default=",".join(BUILDS), help="which of plain, race, asan")
+    parser.add_argument("--only", default="", help="mutants whose name or file contains this")
+    parser.add_argument("--check", action="store_true", help="only whether each can be applied")
+    args = parser.parse_args()
+    root = common.ROOT if hasattr(common, "ROOT") else pathlib.Path(__file__).resolve().parent.parent
+    mutants = [m for m in parse((root / LIST).read_text()) if args.only in m.name or args.only in m.file]
+    for mutant in mutants:
+        apply(root, mutant)
+    if args.check:
+        print(f"{len(mutants)} mutants of CUDA kernels can be applied")
+        return 0
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="mutate-cuda-") as scratch:
+        bench = Bench(root, pathlib.Path(args.build).resolve(), pathlib.Path(scratch))
+        for mutant in mutants:
+            begin = time.monotonic()
+            target = bench.sources / pathlib.Path(mutant.file).relative_to("src")
+            target.write_text(apply(root, mutant))
+            by = kill(bench, mutant, args.builds.split(","))
+            target.write_text((root / mutant.file).read_text())
+            verdict = f"killed by {by}" if by else "SURVIVED"
+            if mutant.why:
+                verdict = f"KILLED though argued equal, by {by}" if by else f"equal: {mutant.why}"
+            survivors += bool(by) == bool(mutant.why)
+            print(f"{time.monotonic() - begin:5.0f} s  {mutant.file.rpartition('/')[2]}: {mutant.name}: {verdict}", flush=True)
+    print(f"{len(mutants)} mutants of CUDA kernels, {survivors} not as they should be")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Wrong as wrong:
+        print(f"mutate_cuda.py: {wrong}", file=sys.stderr)
+        sys.exit(2)
