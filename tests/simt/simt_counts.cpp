@@ -111,7 +111,8 @@ void close(const line_key &line, const request &r)
     }
     const int part = line.bytes <= 4 ? warp_size : std::max(1, 128 / line.bytes);
     for (int first = 0; first < warp_size; first += part) {
-        const uint64_t units = wavefronts(r, line.bytes, first, first + part);
+        const int last = std::min(first + part, warp_size); /* of 12 bytes, 10 lanes are a part */
+        const uint64_t units = wavefronts(r, line.bytes, first, last);
         c.units += units;
         c.ideal += units > 0;
     }
