@@ -96,7 +96,7 @@ PKV_DEV pkv__divisor mla_divisor(int32_t d)
 /* As attn_spans.cuh has it, without dividing again and again. */
 PKV_DEV void mla_set_line(mla_shared *s, pkv__line line)
 {
-    s->line = line;
+    s->n_ctas = line.n_ctas;
     s->span_lo = pkv__span_begin(line, pkv_block());
     s->span_hi = pkv__span_begin(line, pkv_block() + 1);
     s->span_step = line.total / line.n_ctas;
@@ -106,7 +106,7 @@ PKV_DEV void mla_set_line(mla_shared *s, pkv__line line)
 /* pkv__span_owner. */
 PKV_DEV int32_t mla_owner(const mla_shared *s, int64_t x)
 {
-    int32_t lo = 0, hi = s->line.n_ctas - 1;
+    int32_t lo = 0, hi = s->n_ctas - 1;
     while (lo < hi) {
         const int32_t mid = (lo + hi + 1) / 2;
         const int64_t begin = s->span_step * mid + mla_divide(s->span_rest * mid, s->by_ctas);

@@ -107,10 +107,10 @@ struct mla_shared {
     float p_unit[MLA_PARTS][2][MLA_QUERIES];
     mla_item item;
     pkv__part part; /* of the item, that this CTA has */
-    pkv__line line;
-    int64_t span_lo, span_hi; /* of this CTA in it */
-    int64_t span_step;        /* total / n_ctas, and what remains */
-    int32_t span_rest;
+    /* The line of work: this CTA's span, cost of all items over CTAs, and what remains. No gaps:
+     * compilers load neighbours together. */
+    int64_t span_lo, span_hi, span_step;
+    int32_t n_ctas, span_rest;
     pkv__divisor by_ctas;
     int64_t begin; /* of the next chunk of sequences, and its first one */
     int32_t first_seq;
