@@ -54,104 +54,128 @@ template <int32_t ROW_BYTES> struct pkv__tile_shape {
         if (SWIZZLED) chunk = (chunk & ~7) | ((chunk ^ row) & 7);
         return row * PITCH + chunk * 16;
     }
+    /* From a place in a tile that lies at a multiple of 128 bytes, an even chunk or the one behind
+     * it among the first two: 2 n chunks along the row. One instruction, no register. */
+    static PKV_DEV int32_t along(int32_t place, int32_t n)
+    {
+        if (!SWIZZLED) return place + 32 * n;
+        return (place ^ (2 * n & 7) << 4) + (2 * n & ~7) * 16;
+    }
+    /* The same from a row below STEP_ROWS: n * STEP_ROWS rows down. */
+    static PKV_DEV int32_t down(int32_t place, int32_t n)
+    {
+        const int32_t rows = n * STEP_ROWS;
+        return (SWIZZLED ? place ^ (rows & 7) << 4 : place) + rows * PITCH;
+    }
 };
+
+/* Strides are elements of 16, 8 or 4 bits. */
+template <class Store> PKV_DEV int64_t pkv__stride_bytes(int64_t stride)
+{
+    return Store::BITS >= 8 ? stride * (Store::BITS / 8) : stride / (8 / Store::BITS);
+}
 
 /* K or V of one head as a lane sees it. */
 struct pkv__lane_rows {
     const unsigned char *from; /* block 0, token l / CHUNKS, piece l % CHUNKS */
-    int64_t block_bytes, token_bytes;
-    int32_t bytes; /* of the lane's piece that lie within the dim */
+    int32_t bytes; /* of the lane's piece that lie within the dim; not RAGGED: 16 or 0 */
 };
-template <class Store, int32_t D>
+template <class Store, class Shape>
 PKV_DEV pkv__lane_rows pkv__lane_rows_of(const pkv_kv_view &view, int32_t head)
 {
-    using Shape = pkv__tile_shape<Store::row_bytes(D)>;
-    constexpr int64_t PER_BYTE = 8 / (Store::BITS < 8 ? Store::BITS : 8),
-                      BYTES = Store::BITS > 8 ? 2 : 1;
     const int32_t row = pkv_lane() / Shape::CHUNKS, chunk = pkv_lane() % Shape::CHUNKS;
     pkv__lane_rows r;
-    r.block_bytes = view.block_stride * BYTES / PER_BYTE;
-    r.token_bytes = view.token_stride * BYTES / PER_BYTE;
     r.from = static_cast<const unsigned char *>(view.data) +
-             head * (view.head_stride * BYTES / PER_BYTE) + row * r.token_bytes + chunk * 16;
-    const int32_t left = Store::row_bytes(view.dim) - chunk * 16;
+             pkv__stride_bytes<Store>(head * view.head_stride + row * view.token_stride) +
+             chunk * 16;
+    const int32_t left = view.dim * Store::BITS / 8 - chunk * 16;
     r.bytes = left < 0 ? 0 : left > 16 ? 16 : left;
     return r;
 }
 
 /* ---------------------------------------------------------------- ids */
-/* The block table's row of one sequence, and what a lane has fetched of it. */
+/* The block table's row of one sequence. */
 struct pkv__lookup {
     const int32_t *ids; /* NULL: contiguous, block seq */
-    int32_t seq, n_blocks;
-    uint32_t *bad;
+    int32_t seq;
     pkv__divider block;
-    int32_t id, at; /* fetched: a block, and the token in it */
-    int32_t entry;  /* where the id stood */
 };
-PKV_DEV pkv__lookup pkv__lookup_of(const struct pkv__cuda_attn &a, int32_t seq, pkv__divider block)
-{
-    return { pkv__ids_of(a.batch, seq).ids, seq, a.k.n_blocks, a.opts.bad, block, 0, 0, 0 };
-}
 /* Does every tile lie in one block? */
 PKV_DEV bool pkv__tiles_in_blocks(const struct pkv__cuda_attn &a)
 {
     return !a.batch.table || a.k.block_tokens % PKV__TILE_KEYS == 0;
 }
 
-/* An id that may be used: outside of the store it is the null block, and reported. */
-PKV_DEV int32_t pkv__usable_id(const pkv__lookup &l, int32_t id, int32_t entry)
+/* Where a key lies: in a block, from its first token on. */
+struct pkv__place {
+    int32_t id, at;
+    int32_t entry; /* where the id stands */
+};
+/* The id is not judged: the entry exists, but may be one that nobody may use. */
+PKV_DEV pkv__place pkv__fetch(const pkv__lookup &l, int32_t key)
 {
-    if ((uint32_t)id - 1u < (uint32_t)l.n_blocks - 1u || !l.ids) return id;
-    const bool range = (uint32_t)id >= (uint32_t)l.n_blocks;
-    pkv__report(l.bad, range ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, l.seq, entry, id);
+    if (!l.ids) return { l.seq, key, 0 };
+    const int32_t entry = pkv__quotient(key, l.block);
+    return { pkv_ldv_const<int32_t>(l.ids + entry), key - entry * l.block.by, entry };
+}
+/* An id that may be used: outside of the store it is the null block, and reported. */
+PKV_DEV int32_t pkv__usable_id(const struct pkv__cuda_attn &a, const pkv__lookup &l, int32_t id,
+                               int32_t entry)
+{
+    const uint32_t n_blocks = (uint32_t)a.k.n_blocks;
+    if ((uint32_t)id - 1u < n_blocks - 1u || !l.ids) return id;
+    pkv__report(a.opts.bad, (uint32_t)id >= n_blocks ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, l.seq,
+                entry, id);
     return 0;
 }
 
-/* The block of `key`, unchecked: the entry exists, but may be one that nobody may use. */
-PKV_DEV void pkv__fetch(pkv__lookup &l, int32_t key)
+/* ---------------------------------------------------------------- copies */
+/* What a lane copies of rows that are read. A size that is 16 or 0 is a predicate to a GPU, any
+ * other takes six instructions: rows whose dim is a multiple of 16 bytes are spared them. */
+template <bool RAGGED>
+PKV_DEV int32_t pkv__piece_bytes(const pkv__lane_rows &rows, uint32_t seen, int32_t row)
 {
-    l.id = l.seq;
-    l.at = key;
-    if (!l.ids) return;
-    l.entry = pkv__quotient(key, l.block);
-    l.at = key - l.entry * l.block.by;
-    l.id = pkv_ldv_const<int32_t>(l.ids + l.entry);
+    const bool here = seen >> row & 1u;
+    if (RAGGED) return here ? rows.bytes : 0;
+    return here ? 16 : 0;
+}
+/* Rows that the lane reads of those that are seen, its first one at bit 0. */
+template <class Shape> PKV_DEV uint32_t pkv__rows_of_lane(const pkv__lane_rows &rows, uint32_t seen)
+{
+    return rows.bytes > 0 ? seen >> pkv_lane() / Shape::CHUNKS : 0;
 }
 
-/* ---------------------------------------------------------------- copies */
-/* One tile of K or V to `to`; all its keys in block `id`, from token `at` on. Bit r of seen: row r
- * is read. */
-template <class Shape>
-PKV_DEV void pkv__copy_tile(unsigned char *to, const pkv__lane_rows &rows, int32_t id, int32_t at,
-                            uint32_t seen)
+/* One tile of K or V; all its keys in block `id`, from token `at` on. Bit r of seen: row r is read.
+ * to: where the lane's first piece goes in shared memory, Shape::place of it. */
+template <class Store, class Shape, bool RAGGED>
+PKV_DEV void pkv__copy_tile(unsigned char *shared, int32_t to, const pkv_kv_view &view,
+                            const pkv__lane_rows &rows, int32_t id, int32_t at, uint32_t seen)
 {
-    const int32_t row = pkv_lane() / Shape::CHUNKS, chunk = pkv_lane() % Shape::CHUNKS;
-    const unsigned char *from = rows.from + id * rows.block_bytes + at * rows.token_bytes;
-    seen >>= row;
+    const int64_t down_bytes = pkv__stride_bytes<Store>(view.token_stride) * Shape::STEP_ROWS;
+    const unsigned char *from =
+        rows.from + pkv__stride_bytes<Store>(id * view.block_stride + at * view.token_stride);
+    seen = pkv__rows_of_lane<Shape>(rows, seen);
     PKV_UNROLL
     for (int32_t j = 0; j < Shape::N_COPIES; j++) {
-        const int32_t down = j * Shape::STEP_ROWS;
-        pkv_cp_async16(to + Shape::place(row + down, chunk), from,
-                       seen >> down & 1u ? rows.bytes : 0);
-        from += Shape::STEP_ROWS * rows.token_bytes;
+        pkv_cp_async16(shared + Shape::down(to, j), from,
+                       pkv__piece_bytes<RAGGED>(rows, seen, j * Shape::STEP_ROWS));
+        from += down_bytes;
     }
 }
-/* The same where keys lie in blocks of their own: lane r % 16 has id and token of row r. */
-template <class Shape>
-PKV_DEV void pkv__copy_rows(unsigned char *to, const pkv__lane_rows &rows, int32_t id, int32_t at,
-                            uint32_t seen)
+/* The same where keys lie in blocks of their own: lane r has id and token of row r < 16. */
+template <class Store, class Shape, bool RAGGED>
+PKV_DEV void pkv__copy_rows(unsigned char *shared, int32_t to, const pkv_kv_view &view,
+                            const pkv__lane_rows &rows, int32_t id, int32_t at, uint32_t seen)
 {
-    const int32_t row = pkv_lane() / Shape::CHUNKS, chunk = pkv_lane() % Shape::CHUNKS;
-    const unsigned char *const base = rows.from - row * rows.token_bytes;
+    const int32_t row = pkv_lane() / Shape::CHUNKS;
+    const int64_t mine = pkv__stride_bytes<Store>(id * view.block_stride + at * view.token_stride);
+    const unsigned char *const base = rows.from - pkv__stride_bytes<Store>(row * view.token_stride);
+    seen = pkv__rows_of_lane<Shape>(rows, seen);
     PKV_UNROLL
-    for (int32_t j = 0; j < Shape::N_COPIES; j++) {
-        const int32_t r = row + j * Shape::STEP_ROWS;
-        const int32_t row_id = pkv_shfl(id, r), row_at = pkv_shfl(at, r);
-        pkv_cp_async16(to + Shape::place(r, chunk),
-                       base + row_id * rows.block_bytes + row_at * rows.token_bytes,
-                       seen >> r & 1u ? rows.bytes : 0);
-    }
+    for (int32_t j = 0; j < Shape::N_COPIES; j++)
+        pkv_cp_async16(shared + Shape::down(to, j),
+                       base + pkv_shfl(mine, row + j * Shape::STEP_ROWS),
+                       pkv__piece_bytes<RAGGED>(rows, seen, j * Shape::STEP_ROWS));
 }
 
 #endif

@@ -19,6 +19,7 @@ struct pkv__cuda_variant {
     pkv_op op;
     pkv_dtype dtype;        /* of K and V, of the states; PKV_I8: bytes */
     int32_t dim_lo, dim_hi; /* dims of K and V that it takes; equal: this one alone */
+    int32_t dim_step;       /* of attention: dims are multiples of it */
     int32_t head_tiles;     /* attention of short rows: tiles of 8 query columns; else 0 */
     int32_t n_threads;      /* of a CTA */
     int32_t shared_bytes;   /* dynamic, of a CTA */

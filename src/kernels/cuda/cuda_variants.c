@@ -1,10 +1,24 @@
 /* The table of compiled kernels. */
+#include "kernels/cuda/attn_decode.h"
 #include "kernels/cuda/attn_mla.h"
 #include "kernels/cuda/blocks_copy.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/states_merge.h"
 
+#define ATTN_DECODE(type, DTYPE, bits, D, NT, from, by)                                            \
+    { .name = "attention_decode_" #type "_d" #D "_nt" #NT "_by" #by "_cuda",                       \
+      .op = PKV_OP_ATTENTION,                                                                      \
+      .dtype = PKV_##DTYPE,                                                                        \
+      .dim_lo = (from),                                                                            \
+      .dim_hi = (D),                                                                               \
+      .dim_step = (by),                                                                            \
+      .head_tiles = (NT),                                                                          \
+      .n_threads = 32 * PKV__DECODE_WARPS(D),                                                      \
+      .shared_bytes = PKV__DECODE_SHARED(bits, D, NT),                                             \
+      .covers = "few rows; all where no other kernel is; every option",                            \
+      .prepare = pkv__attn_decode_##type##_d##D##_nt##NT##_by##by##_prepare,                       \
+      .launch = pkv__attn_decode_##type##_d##D##_nt##NT##_by##by##_launch },
 #define ATTN_MLA(DTYPE, type, KERNEL, SHARED)                                                      \
     {                                                                                              \
         .name = "attention_mla_" #type "_cuda", .op = PKV_OP_ATTENTION_MLA, .dtype = PKV_##DTYPE,  \
@@ -41,7 +55,7 @@
     }
 
 const struct pkv__cuda_variant pkv__cuda_variants[] = {
-    ATTN_MLA(F16, f16, f16, PKV__MLA_SHARED),
+    PKV__DECODE_KERNELS(ATTN_DECODE) ATTN_MLA(F16, f16, f16, PKV__MLA_SHARED),
     ATTN_MLA(BF16, bf16, bf16, PKV__MLA_SHARED),
     ATTN_MLA(E4M3, e4m3, codes, PKV__MLA_CODES_SHARED),
     ATTN_MLA(E5M2, e5m2, codes, PKV__MLA_CODES_SHARED),

@@ -1,0 +1,95 @@
+/* Values that are not finite, of keys that some row of an item sees and another does not: in a
+ * product a weight of 0 would not keep them out. Rare, and looked for only in such tiles. */
+#ifndef PKV_ATTN_DECODE_CONFINE_CUH
+#define PKV_ATTN_DECODE_CONFINE_CUH
+
+#include "kernels/cuda/attn_decode_queries.cuh"
+
+/* Halves whose exponent is all ones: bit i of element i. */
+template <class T> constexpr uint32_t PKV_EXPONENT = 0x7c00u;
+template <> constexpr uint32_t PKV_EXPONENT<__nv_bfloat16> = 0x7f80u;
+
+template <class T> PKV_DEV bool pkv__is_special(uint32_t bits)
+{
+    return (bits & PKV_EXPONENT<T>) == PKV_EXPONENT<T>;
+}
+template <class T> PKV_DEV uint32_t pkv__without_specials(uint32_t two)
+{
+    if (pkv__is_special<T>(two)) two &= 0xffff0000u;
+    if (pkv__is_special<T>(two >> 16)) two &= 0xffffu;
+    return two;
+}
+
+/* A lane's piece j of a tile without what is not finite. */
+template <class Shape>
+PKV_DEV uint4 pkv__finite_piece(const unsigned char *shared, int32_t place, int32_t j)
+{
+    using T = typename Shape::Product;
+    uint4 piece = pkv_ldv<uint4>(shared + Shape::Tile::down(place, j));
+    piece.x = pkv__without_specials<T>(piece.x);
+    piece.y = pkv__without_specials<T>(piece.y);
+    piece.z = pkv__without_specials<T>(piece.z);
+    piece.w = pkv__without_specials<T>(piece.w);
+    return piece;
+}
+template <class Shape> PKV_DEV bool pkv__has_specials(const unsigned char *shared, int32_t place)
+{
+    bool found = false;
+    for (int32_t j = 0; j < Shape::Tile::N_COPIES; j++) {
+        const uint4 is = pkv_ldv<uint4>(shared + Shape::Tile::down(place, j));
+        const uint4 finite = pkv__finite_piece<Shape>(shared, place, j);
+        found =
+            found || is.x != finite.x || is.y != finite.y || is.z != finite.z || is.w != finite.w;
+    }
+    return pkv_any(found);
+}
+
+/* Add weight times value where a column sees it, element by element: row r of the tile. */
+template <class Shape>
+PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned char *shared,
+                               int32_t values, const float (&p)[Shape::NT][4], uint32_t word,
+                               int32_t r)
+{
+    using T = typename Shape::Product;
+    const int32_t g = pkv_lane() / 4, t = pkv_lane() % 4;
+    PKV_UNROLL
+    for (int32_t n = 0; n < Shape::NT; n++) {
+        PKV_UNROLL
+        for (int32_t e = 0; e < 2; e++) {
+            const float weight = pkv_shfl(r < 8 ? p[n][e] : p[n][2 + e], r % 8 * 4 + t);
+            const bool sees = pkv_shfl(word, 8 * n + 2 * t + e) >> r & 1u;
+            PKV_UNROLL
+            for (int32_t f = 0; f < Shape::N_FRAGS; f++) {
+                PKV_UNROLL
+                for (int32_t up = 0; up < 2; up++) {
+                    const int32_t dim = 16 * f + 8 * up + g;
+                    const uint32_t bits = pkv_ldv<uint16_t>(
+                        shared + values + Shape::Tile::place(r, dim / 8) + dim % 8 * 2);
+                    if (sees && pkv__is_special<T>(bits))
+                        state.o[n][f][2 * up + e] += weight * pkv_unpack2<T>(bits).x;
+                }
+            }
+        }
+    }
+}
+
+/* Before the product with V. word: of lane c, which keys column c sees; all: of any column. */
+template <class Shape>
+PKV_DEV void pkv__confine_values(pkv__decode_state<Shape> &state, unsigned char *shared,
+                                 int32_t values, const float (&p)[Shape::NT][4], uint32_t word,
+                                 uint32_t all, bool is_column)
+{
+    using Tile = typename Shape::Tile;
+    if (!pkv_any(is_column && word != all)) return;
+    const int32_t place =
+        values + Tile::place(pkv_lane() / Tile::CHUNKS, pkv_lane() % Tile::CHUNKS);
+    if (!pkv__has_specials<Shape>(shared, place)) return;
+    for (int32_t r = 0; r < PKV__TILE_KEYS; r++)
+        pkv__add_specials<Shape>(state, shared, values, p, word, r);
+    pkv_syncwarp();
+    for (int32_t j = 0; j < Tile::N_COPIES; j++)
+        pkv_stv(shared + Tile::down(place, j), pkv__finite_piece<Shape>(shared, place, j));
+    pkv_syncwarp();
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* Copies of the decode kernel: which keys of a tile are read, and from where, ahead of their use.
+ *
+ * A warp has a ring of its own; only its lanes wait for it. */
+#ifndef PKV_ATTN_DECODE_COPIES_CUH
+#define PKV_ATTN_DECODE_COPIES_CUH
+
+#include "kernels/cuda/attn_decode_factors.cuh"
+
+/* What a lane reads K and V by. */
+template <class Shape> struct pkv__decode_source {
+    int32_t ring; /* of the warp, in shared memory */
+    int32_t to;   /* the lane's place in a tile that it copies to */
+    pkv__lane_rows k, v;
+    pkv__place place; /* looked up, see attn_rows.cuh */
+    pkv__factors<typename Shape::Store, Shape::STAGES> factors;
+    int32_t tile_lo, tile_hi; /* the warp's first tile; where the CTA's end. WARPS apart */
+    pkv__keys keys;           /* outside of which none is read */
+};
+
+/* ---------------------------------------------------------------- which keys */
+/* Bit r of the word of lane c < COLUMNS: does column c see key 16 tile + r? */
+template <class Shape>
+PKV_DEV uint32_t pkv__column_word(const pkv__decode_item &item, const unsigned char *shared,
+                                  int32_t tile)
+{
+    const pkv__column *columns = reinterpret_cast<const pkv__column *>(shared + Shape::COLUMNS_AT);
+    const int32_t c = pkv_lane() % Shape::COLUMNS, key = tile * PKV__TILE_KEYS;
+    if (columns[c].row < 0 || key >= item.cut.kv_len) return 0;
+    return pkv__sight_word(item.sight, columns[c].row, key) & 0xffffu;
+}
+PKV_DEV uint32_t pkv__word_of_all(uint32_t word)
+{
+    PKV_UNROLL
+    for (int32_t bits = 16; bits > 0; bits /= 2) word |= pkv_shfl_xor(word, bits);
+    return word;
+}
+
+/* ---------------------------------------------------------------- copies */
+/* Of 32 tiles of the warp lane j looks up the one that is j-th modulo 32, from `tile` on. Where
+ * rows see intervals each of them has a key that is read, and its id can be judged at once. */
+template <class Shape> PKV_DEV int32_t pkv__lane_of_tile(int32_t tile)
+{
+    return tile / Shape::WARPS % 32;
+}
+template <class Shape, bool PLAIN>
+PKV_DEV void pkv__fetch_tiles(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                              pkv__decode_source<Shape> &s, int32_t tile)
+{
+    const int32_t ahead = pkv_lane() - pkv__lane_of_tile<Shape>(tile);
+    const int32_t mine = tile + ahead * Shape::WARPS;
+    s.place = { 0, 0, 0 };
+    if (ahead < 0 || mine >= s.tile_hi) return;
+    s.place = pkv__fetch(item.lookup, mine * PKV__TILE_KEYS);
+    if (PLAIN) s.place.id = pkv__usable_id(a, item.lookup, s.place.id, s.place.entry);
+}
+/* Lane j looks up key j % 16 of a tile. */
+template <class Shape>
+PKV_DEV void pkv__fetch_keys(const pkv__decode_item &item, pkv__decode_source<Shape> &s,
+                             int32_t tile)
+{
+    const int32_t key = tile * PKV__TILE_KEYS + pkv_lane() % PKV__TILE_KEYS;
+    s.place = { 0, 0, 0 };
+    if (tile < s.tile_hi && key < s.keys.hi) s.place = pkv__fetch(item.lookup, key);
+}
+
+template <class Shape, bool PLAIN>
+PKV_DEV void pkv__copy_by_tile(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                               pkv__decode_source<Shape> &s, int32_t tile, uint32_t seen,
+                               unsigned char *shared, int32_t stage)
+{
+    using Store = typename Shape::Store;
+    using Tile = typename Shape::Tile;
+    const int32_t lane = pkv__lane_of_tile<Shape>(tile);
+    if (lane == 0 || tile == s.tile_lo) pkv__fetch_tiles<Shape, PLAIN>(a, item, s, tile);
+    int32_t id = pkv_shfl(s.place.id, lane);
+    const int32_t at = pkv_shfl(s.place.at, lane);
+    if (!PLAIN) {
+        const int32_t entry = pkv_shfl(s.place.entry, lane);
+        if (seen) id = pkv__usable_id(a, item.lookup, id, entry);
+    }
+    pkv__copy_tile<Store, Tile, Shape::RAGGED>(shared, stage + s.to, a.k, s.k, id, at, seen);
+    pkv__copy_tile<Store, Tile, Shape::RAGGED>(shared, stage + Tile::BYTES + s.to, a.v, s.v, id, at,
+                                               seen);
+}
+template <class Shape>
+PKV_DEV void pkv__copy_by_key(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                              pkv__decode_source<Shape> &s, int32_t tile, uint32_t seen,
+                              unsigned char *shared, int32_t stage)
+{
+    using Store = typename Shape::Store;
+    using Tile = typename Shape::Tile;
+    if (tile == s.tile_lo) pkv__fetch_keys<Shape>(item, s, tile);
+    int32_t id = 0;
+    if (seen >> pkv_lane() % PKV__TILE_KEYS & 1u)
+        id = pkv__usable_id(a, item.lookup, s.place.id, s.place.entry);
+    pkv__copy_rows<Store, Tile, Shape::RAGGED>(shared, stage + s.to, a.k, s.k, id, s.place.at,
+                                               seen);
+    pkv__copy_rows<Store, Tile, Shape::RAGGED>(shared, stage + Tile::BYTES + s.to, a.v, s.v, id,
+                                               s.place.at, seen);
+    pkv__fetch_keys<Shape>(item, s, tile + Shape::WARPS);
+}
+
+/* Start the copies of a tile of the warp into `stage`; a group, whatever it holds. */
+template <class Shape, bool PLAIN>
+PKV_DEV void pkv__issue(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                        unsigned char *shared, pkv__decode_source<Shape> &s, int32_t tile,
+                        int32_t stage)
+{
+    if (tile < s.tile_hi) {
+        uint32_t seen = pkv__bits_of(s.keys, tile * PKV__TILE_KEYS);
+        if (!PLAIN) seen &= pkv__word_of_all(pkv__column_word<Shape>(item, shared, tile));
+        if (PLAIN || pkv__tiles_in_blocks(a))
+            pkv__copy_by_tile<Shape, PLAIN>(a, item, s, tile, seen, shared, stage);
+        else pkv__copy_by_key<Shape>(a, item, s, tile, seen, shared, stage);
+    }
+    pkv_cp_commit();
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* Queries of an item: from q to shared memory in the type of the products, and on to fragments. */
+#ifndef PKV_ATTN_DECODE_QUERIES_CUH
+#define PKV_ATTN_DECODE_QUERIES_CUH
+
+#include "kernels/cuda/attn_decode_shape.cuh"
+
+/* 2^k, -126 <= k <= 127 */
+PKV_DEV float pkv__pow2(int32_t k)
+{
+    return pkv_float_of_bits((uint32_t)(k + 127) << 23);
+}
+/* The k by which a row of bf16 is multiplied on its way to halves, as 2^k, given back by the factor
+ * of its column: its largest value comes to lie in [2^14, 2^15), so that whatever is not below
+ * 2^-28 of it keeps all bits. 120: even the smallest bf16 become normal. Rows with an infinity, or
+ * of zeros alone, stay. For products of bf16 rows stay as they are: K may be small where q is
+ * large. */
+PKV_DEV int32_t pkv__half_shift(float largest)
+{
+    if (!(largest > 0) || largest > 3.4e38f) return 0;
+    const int32_t exponent = (int32_t)(pkv_float_bits(largest) >> 23) - 127;
+    return 14 - exponent < 120 ? 14 - exponent : 120;
+}
+
+template <class T> PKV_DEV void pkv__unpack8(float (&x)[8], uint4 bits)
+{
+    const uint32_t words[4] = { bits.x, bits.y, bits.z, bits.w };
+    PKV_UNROLL
+    for (int32_t i = 0; i < 4; i++) {
+        const float2 two = pkv_unpack2<T>(words[i]);
+        x[2 * i] = two.x;
+        x[2 * i + 1] = two.y;
+    }
+}
+template <class T> PKV_DEV uint4 pkv__pack8(const float (&x)[8])
+{
+    return make_uint4(pkv_pack2<T>(x[0], x[1]), pkv_pack2<T>(x[2], x[3]), pkv_pack2<T>(x[4], x[5]),
+                      pkv_pack2<T>(x[6], x[7]));
+}
+
+/* One query by one warp, lane i elements 8 i .. 8 i + 7; zeros where there is none. */
+template <class Shape>
+PKV_DEV void pkv__stage_query(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                              pkv__column &column, unsigned char *to)
+{
+    using Product = typename Shape::Product;
+    const int32_t piece = pkv_lane();
+    const bool here = column.row >= 0 && piece * 8 < a.q.dim;
+    uint4 bits = make_uint4(0, 0, 0, 0);
+    if (here) {
+        const int64_t at = (int64_t)(item.cut.row0 + column.row) * a.q.row_stride +
+                           column.head * a.q.head_stride + piece * 8;
+        bits = pkv_ldv_const<uint4>(static_cast<const uint16_t *>(a.q.data) + at);
+    }
+    float x[8];
+    int32_t shift = 0;
+    if (PKV_P_BITS<Product> != 0 && a.q.dtype == PKV_BF16) {
+        float largest = 0;
+        pkv__unpack8<__nv_bfloat16>(x, bits);
+        PKV_UNROLL
+        for (int32_t i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(x[i]));
+        shift = pkv__half_shift(pkv_warp_max(largest));
+        PKV_UNROLL
+        for (int32_t i = 0; i < 8; i++) x[i] *= pkv__pow2(shift);
+        bits = pkv__pack8<Product>(x);
+    }
+    if (piece * 8 < Shape::D) pkv_stv(to + piece * 16, bits);
+    float sum = 0;
+    if constexpr (Shape::Store::IS_CODES) {
+        pkv__unpack8<Product>(x, bits);
+        PKV_UNROLL
+        for (int32_t i = 0; i < 8; i++) sum += x[i];
+        sum = pkv_warp_sum(sum);
+    }
+    if (piece > 0) return;
+    column.factor = a.scale * pkv__pow2(-shift);
+    column.query_sum = sum;
+}
+
+/* What thread `c` finds out about column c. */
+template <class Shape>
+PKV_DEV void pkv__describe_column(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                                  int32_t c, pkv__column &column)
+{
+    column.row = -1;
+    column.head = 0;
+    column.slope = 0;
+    if (c >= item.n_columns) return;
+    const int64_t at = item.column0 + c;
+    column.row = (int32_t)(at / a.group);
+    column.head = item.kv_head * a.group + (int32_t)(at % a.group);
+    if (a.opts.alibi) column.slope = a.opts.alibi[column.head];
+}
+
+/* All threads; ends with a barrier. */
+template <class Shape>
+PKV_DEV void pkv__stage_queries(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
+                                unsigned char *shared)
+{
+    pkv__column *columns = reinterpret_cast<pkv__column *>(shared + Shape::COLUMNS_AT);
+    if (pkv_thread() < Shape::COLUMNS)
+        pkv__describe_column<Shape>(a, item, pkv_thread(), columns[pkv_thread()]);
+    pkv_syncthreads();
+    for (int32_t c = pkv_warp(); c < Shape::COLUMNS; c += Shape::WARPS)
+        pkv__stage_query<Shape>(a, item, columns[c],
+                                shared + Shape::QUERIES_AT + c * Shape::Q_PITCH * 2);
+    pkv_syncthreads();
+}
+
+/* Fragment f of the products along dims, B operand of columns 8 n ..: by the type of K, which has
+ * its own order of dims. */
+template <class Shape>
+PKV_DEV void pkv__load_queries(uint32_t (&q)[Shape::NT][Shape::N_FRAGS][2],
+                               const unsigned char *shared)
+{
+    using Store = typename Shape::Store;
+    const int32_t g = pkv_lane() / 4, t = pkv_lane() % 4;
+    PKV_UNROLL
+    for (int32_t n = 0; n < Shape::NT; n++) {
+        const unsigned char *query = shared + Shape::QUERIES_AT + (8 * n + g) * Shape::Q_PITCH * 2;
+        PKV_UNROLL
+        for (int32_t f = 0; f < Shape::N_FRAGS; f++) {
+            const int32_t step = f / Store::N_FRAGS * Store::STEP_DIMS, frag = f % Store::N_FRAGS;
+            PKV_UNROLL
+            for (int32_t b = 0; b < 2; b++) {
+                const int32_t lo = step + Store::k_dim(frag, 2 * t + 8 * b);
+                const int32_t hi = step + Store::k_dim(frag, 2 * t + 8 * b + 1);
+                q[n][f][b] = Store::BITS > 4
+                                 ? pkv_ldv<uint32_t>(query + 2 * lo)
+                                 : pkv_ldv<uint16_t>(query + 2 * lo) |
+                                       (uint32_t)pkv_ldv<uint16_t>(query + 2 * hi) << 16;
+            }
+        }
+    }
+}
+
+#endif
