@@ -7,7 +7,7 @@ import kernel_code
 # Units that only --all looks at: what CI compiles are dims 64 and 128 of f16, bf16 and e4m3.
 LEFT_TO_ALL = re.compile(r"^attn_.*(?:_d?256|_(?:e5m2|i8|u4))(?:_|$)")
 # Kernels of attention, with the words of their names that say more.
-DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<(\w+),(\d+),(\d+)(?:,\w+)?>>)?$")
+DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<([\w<>]+),(\d+),(\d+)(?:,\w+)?>>)?$")
 ATTENTION = re.compile(r"attn_decode|prefill_kernel|mla_kernel")
 # Kernels around attention that multiply nothing.
 WITHOUT_PRODUCTS = re.compile(r"combine|scan|prefix|spans|merge|clear")
@@ -54,7 +54,7 @@ def loop_complaints(kernel):
     kind, dims, tiles = shape
     per_tile = 2 * tiles * dims // 16  # products with K and with V
     n_tiles = max(1, round(kernel.loop_products / per_tile))
-    most = (LOOP_16_BITS if kind.endswith("f16") else LOOP_CODES) * max(1, dims * tiles // 128)
+    most = (LOOP_16_BITS if kind.endswith("f16") or "_16<" in kind else LOOP_CODES) * max(1, dims * tiles // 128)
     if kernel.loop / n_tiles > most:
         yield f"{kernel.loop} instructions in the loop of {n_tiles} x 16 tokens, at most {most} each"
 

@@ -31,13 +31,19 @@ def n_threads(lines):
 
 
 def in_loops(lines):
-    """One truth per line: does it lie between a label and a later jump to it?"""
+    """One truth per line: does it lie in an innermost loop around products of the tensor cores, between a
+    label and a later jump to it? Loops over items around these run once for thousands of instructions. Of a
+    kernel without products: in any loop."""
     at = {match[1]: i for i, line in enumerate(lines) if (match := LABEL.match(line))}
+    loops = [(at[label], i) for i, line in enumerate(lines) for label in JUMP.findall(line)
+             if at.get(label, i) < i]
+    products = [i for i, line in enumerate(lines) if "mma.sync" in line]
+    if products:
+        around = [[loop for loop in loops if loop[0] <= i <= loop[1]] for i in products]
+        loops = {min(found, key=lambda loop: loop[1] - loop[0]) for found in around if found}
     inside = [False] * len(lines)
-    for i, line in enumerate(lines):
-        for label in JUMP.findall(line):
-            first = at.get(label, i)
-            inside[first:i + 1] = [True] * (i + 1 - first)
+    for first, last in loops:
+        inside[first:last + 1] = [True] * (last + 1 - first)
     return inside
 
 
