@@ -134,7 +134,9 @@ class Bench:
         program = self.scratch / pathlib.Path(target).name
         words[words.index("-o") + 1] = str(program)
         words.insert(words.index(library), str(made))
-        subprocess.run(words, cwd=self.build, capture_output=True, check=True)
+        done = subprocess.run(words, cwd=self.build, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Wrong(f"{target} cannot be linked; is it built? {done.stderr[-600:]}")
         return program
 
 

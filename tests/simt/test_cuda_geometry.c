@@ -81,7 +81,7 @@ static void many_sequences(void **state)
     many_of(1025, 20, false);
     many_of(n, 1, false);
     many_of(4000, 1, true);
-    many_of(n, 20, false);
+    many_of(4000, 20, false);
 }
 
 /* Rows that end at 2^31 - 1: byte offsets of q, out and lse beyond 2^34. */
