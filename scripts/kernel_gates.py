@@ -4,8 +4,7 @@
 usage: kernel_gates.py [--self-test] [--targets 80,90,120 | --all] [--build DIR] [--golden FILE [--update]]
                        [--variants PROGRAM] [--markdown FILE] [FILE.cu | FILE_sm_NN.ptx ...]
 
-Files: .cu for nvcc, or PTX that it made, whose target stands in the name; that of sm_90 is compiled
-for sm_120, too. Of attention dims 64 and 128 of f16, bf16 and e4m3, which is CI's set. Without files:
+Files: .cu for nvcc, or PTX that it made, whose target stands in the name. Of attention dims 64 and 128 of f16, bf16 and e4m3, which is CI's set. Without files:
 the PTX that the build folder DIR has made of the library's kernels and of the tests' for tensor
 cores; with --all, or without DIR, the sources of these, those that DIR has generated among them.
 --all: all targets that the library is built for, and all types. Refused are
@@ -67,20 +66,23 @@ class Kernel:
         self.registers, self.shared = used["registers"], used["shared"]
         self.stack, self.spills = used["stack"], used["spills"]
         self.census, self.n_instructions = kernel_code.census(code), len(code)
-        self.loop, self.loop_products = kernel_code.loop_of(code)
+        self.loop, self.body, self.loop_products = kernel_code.loop_of(
+            code, target, kernel_limits.products_per_tile(name))
         self.n_threads = kernel_ptx.n_threads(lines)
         self.ptx, self.lines = kernel_ptx.counts(lines), lines
 
     def row(self):
         return (f"{self.name[:64]:64} sm_{self.target:<4} {self.registers:4} regs {self.n_instructions:6} instr "
                 + " ".join(f"{k} {v}" for k, v in self.census.items() if v)
-                + (f" loop {self.loop}" if self.loop else ""))
+                + (f" loop {self.loop} of {self.body}" if self.loop else ""))
 
     def golden(self):
         return (f"{self.unit} {self.name} sm_{self.target} loop {self.loop} "
                 + " ".join(f"{k} {v}" for k, v in self.ptx.items())).strip()
 
     def complaints(self):
+        if not kernel_limits.runs_on(self.name, self.target):
+            return
         for what in ("stack", "spills"):
             if getattr(self, what):
                 yield f"{getattr(self, what)} bytes of {what}"
@@ -140,7 +142,7 @@ def jobs_of(args):
         made_for = re.search(r"_sm_(\d+)$", source.stem)
         targets = args.targets.split(",")
         if made_for:
-            targets = {"80": ["80"], "90": ["90", "120"]}[made_for[1]]
+            targets = [made_for[1]]
         for target in targets:
             yield source, int(target)
 
@@ -189,7 +191,7 @@ def markdown(kernels):
     yield "|---|---|---|---|---|---|---|---|---|"
     for k in sorted(kernels, key=lambda k: (k.unit, k.name, k.target)):
         held = kernel_code.blocks_per_sm(k.target, k.registers, k.n_threads, k.shared) if k.n_threads else "-"
-        yield (f"| `{k.name}` | sm_{k.target} | {k.registers} | {held} | {k.n_instructions} | {k.loop or '-'} | "
+        yield (f"| `{k.name}` | sm_{k.target} | {k.registers} | {held} | {k.n_instructions} | {k.body or '-'} | "
                + " | ".join(str(k.census[name] or "-") for name in ("HMMA", "LDSM", "LDGSTS")) + " |")
 
 

@@ -7,7 +7,8 @@ import kernel_code
 # Units that only --all looks at: what CI compiles are dims 64 and 128 of f16, bf16 and e4m3.
 LEFT_TO_ALL = re.compile(r"^attn_.*(?:_d?256|_(?:e5m2|i8|u4))(?:_|$)")
 # Kernels of attention, with the words of their names that say more.
-DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<([\w<>]+),(\d+),(\d+)(?:,\w+)?>>)?$")
+DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<(.+),(\d+),(\d+)(?:,\w+)?>>)?$")
+BITS_16 = re.compile(r"(?:^|_)b?f16$|kv_16<")
 ATTENTION = re.compile(r"attn_decode|prefill_kernel|mla_kernel")
 # Kernels around attention that multiply nothing.
 WITHOUT_PRODUCTS = re.compile(r"combine|scan|prefix|spans|merge|clear")
@@ -26,6 +27,12 @@ LARGE = re.compile(r"attention_mla_")
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 
 
+def runs_on(name, sm):
+    """Latent attention takes more shared memory than most GPUs have: it is compiled for them, and left out
+    of a backend's kernels when it is made."""
+    return not re.search("mla_kernel", name) or kernel_code.SMS[sm][4] >= 186368
+
+
 def is_attention(name):
     return bool(ATTENTION.search(name)) and not WITHOUT_PRODUCTS.search(name)
 
@@ -34,6 +41,12 @@ def decode_shape(name):
     """(type of K and V, dims, tiles of 8 columns) of a decode kernel, or None"""
     found = DECODE.search(name)
     return (found[1] or "f16", int(found[2] or 128), int(found[3] or 1)) if found else None
+
+
+def products_per_tile(name):
+    """Products of the tensor cores, with K and with V, that 16 tokens take."""
+    shape = decode_shape(name)
+    return 2 * shape[2] * shape[1] // 16 if shape and "<" in name else 1
 
 
 def registers_of(name):
@@ -52,9 +65,8 @@ def loop_complaints(kernel):
     if not shape or not kernel.loop:
         return
     kind, dims, tiles = shape
-    per_tile = 2 * tiles * dims // 16  # products with K and with V
-    n_tiles = max(1, round(kernel.loop_products / per_tile))
-    most = (LOOP_16_BITS if kind.endswith("f16") or "_16<" in kind else LOOP_CODES) * max(1, dims * tiles // 128)
+    n_tiles = max(1, kernel.loop_products // products_per_tile(kernel.name)) if "<" in kernel.name else 1
+    most = (LOOP_16_BITS if BITS_16.search(kind) else LOOP_CODES) * max(1, dims * tiles // 128)
     if kernel.loop / n_tiles > most:
         yield f"{kernel.loop} instructions in the loop of {n_tiles} x 16 tokens, at most {most} each"
 

@@ -62,8 +62,14 @@ SAMPLES = {
 """, "cp.async of 4 bytes"),
     "division": ("""__global__ void attn_decode_kernel(int *p, int n)
 {
+    float d[4] = {};
 #pragma unroll 1
-    for (int i = 0; i < n; i++) p[i] = p[i + 1] / n;
+    for (int i = 0; i < n; i++) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(i));
+        p[i] = p[i + 1] / n + (int)d[0];
+    }
 }
 """, "1 divisions by run-time integers inside loops"),
     "tensor_kernels": ("__global__ void a(int *p)\n{\n    p[0] = 1;\n}\n", "0 HMMA in the machine code"),
@@ -113,11 +119,13 @@ def tests(folder, look, compare, compiler):
     kernels, sources = [], [pathlib.Path(folder) / f"{name}.cu" for name in SAMPLES]
     for source in sources:
         source.write_text(SAMPLES[source.stem][0], encoding="utf-8")
+    jobs = [(source, 80) for source in sources]
+    jobs += [(source, sm) for source in sources if source.stem == "long_loop" for sm in (90, 120)]  # jumps differ
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        looks = list(pool.map(lambda source: look((source, 80), folder), sources))
-    for (name, (_, expected)), (_, found, _, complaints) in zip(SAMPLES.items(), looks):
-        kernels = found if name == "division" else kernels
-        yield f"sample: {name}", [], verdict(expected, complaints)
+        looks = list(pool.map(lambda job: look(job, folder), jobs))
+    for (source, sm), (_, found, _, complaints) in zip(jobs, looks):
+        kernels = found if source.stem == "division" else kernels
+        yield f"sample: {source.stem} for sm_{sm}", [], verdict(SAMPLES[source.stem][1], complaints)
     yield from golden_tests(folder, kernels, compare, compiler)
     for text, expected in VARIANTS.items():
         yield f"sample: variants, {expected}", [], verdict(expected, kernel_limits.variants(text, [])[1])
