@@ -138,9 +138,9 @@ int run_step(int type, float *k, float *v, const uint8_t *rows)
     case CODE_E5M2:
         return run_step_of<pkv_kv_e5m2>(k, v, rows);
     case CODE_I8:
-        return run_step_of<pkv_kv_i8>(k, v, rows);
+        return run_step_of<pkv_kv_int8>(k, v, rows);
     default:
-        return run_step_of<pkv_kv_u4>(k, v, rows);
+        return run_step_of<pkv_kv_int4>(k, v, rows);
     }
 }
 

@@ -1,7 +1,7 @@
 /* Codes of KV as attention's kernels convert them, at every pair of codes; and the dims that the
  * elements of fragments stand for, by taking matrices through ldmatrix and mma one entry at a time.
  */
-#include "kernels/cuda/pkv_dev.cuh"
+#include "kernels/cuda/attn_codes_scales.cuh"
 #include "simt/code_kernels.h"
 #include "simt/simt_formats.h"
 
@@ -215,6 +215,27 @@ void register_operations(void **)
     for (void *p : { in_a, in_b, in_picks, out }) device_free(p);
 }
 
+/* The unit of a scale: a power of two of which the scale is 1 to 2 times as much. */
+void units_of_scales(void **)
+{
+    for (uint32_t i = 0; i < 0x7f800000u; i += 0x1357u) {
+        const float x = simt::float_of_bits(i);
+        for (const float scale : { x, -x }) {
+            const float unit = pkv__scale_unit(scale), inverse = pkv__unit_inverse(unit);
+            int exponent;
+            assert_true(std::frexp(unit, &exponent) == 0.5f);
+            assert_true(unit >= 0x1p-126f && inverse >= 0x1p-126f && unit * inverse == 1.f);
+            if (x < 0x1p-126f) assert_true(unit == 0x1p-126f);
+            else if (x < 0x1p127f) assert_true(x * inverse >= 1.f && x * inverse < 2.f);
+            else assert_true(x * inverse < 4.f);
+        }
+    }
+    for (const float scale : { INFINITY, -INFINITY, NAN, 0.f }) {
+        const float unit = pkv__scale_unit(scale);
+        assert_true(std::isfinite(unit) && unit * pkv__unit_inverse(unit) == 1.f);
+    }
+}
+
 } // namespace
 
 int main()
@@ -222,7 +243,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_codes), cmocka_unit_test(fp8_as_in_the_toolkit),
         cmocka_unit_test(e4m3_both_ways),      cmocka_unit_test(fragments_of_a_step),
-        cmocka_unit_test(register_operations),
+        cmocka_unit_test(register_operations), cmocka_unit_test(units_of_scales),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -7,6 +7,7 @@
  *   along(to, from)   to[i] = two codes of one row: what `along_code(i, half)` names
  *   across(to, from)  to[i] = code i of each of the two elements: of two rows
  *   unit()            the value of a code is unit() times the half
+ *   SPECIAL, value()  codes that have all of these bits are not finite, and what they mean; 0: none
  *
  *   8 bits: bytes 0 1 | 2 3      along: to[0] = 0, 1  to[1] = 2, 3    across: to[0] = 0, 2  to[1] =
  * 1, 3 4 bits: codes 0 .. 3 | 4 .. 7     along and across: to[i] = i, i + 4
@@ -27,6 +28,7 @@ PKV_DEV uint32_t pkv__e4m3_of_high_bytes(uint32_t x)
 
 struct pkv_codes_e4m3 {
     static constexpr int32_t N = 2; /* registers of halves per register of codes */
+    static constexpr uint32_t SPECIAL = 0x7f;
 
     template <bool CVT = PKV_E4M3_CVT> static PKV_DEV void along(uint32_t (&to)[2], uint32_t from)
     {
@@ -47,12 +49,17 @@ struct pkv_codes_e4m3 {
             to[1] = pkv__e4m3_of_high_bytes(from);
         }
     }
+    static PKV_DEV float value(uint32_t code)
+    {
+        return pkv_unpack2<__half>(pkv_e4m3x2_to_f16x2((uint16_t)code)).x;
+    }
     template <bool CVT = PKV_E4M3_CVT> static PKV_DEV float unit() { return CVT ? 1.f : 256.f; }
 };
 
 /* The upper half of a binary16. */
 struct pkv_codes_e5m2 {
     static constexpr int32_t N = 2;
+    static constexpr uint32_t SPECIAL = 0x7c;
 
     static PKV_DEV void along(uint32_t (&to)[2], uint32_t from)
     {
@@ -64,12 +71,14 @@ struct pkv_codes_e5m2 {
         to[0] = pkv_prmt(from, 0, 0x2404);
         to[1] = from & 0xff00ff00u;
     }
+    static PKV_DEV float value(uint32_t code) { return pkv_unpack2<__half>(code << 8).x; }
     static PKV_DEV float unit() { return 1.f; }
 };
 
 /* With its sign bit flipped a code is code + 128; in the mantissa of 1024: 1152 + code. */
 struct pkv_codes_i8 {
     static constexpr int32_t N = 2;
+    static constexpr uint32_t SPECIAL = 0;
 
     static PKV_DEV void along(uint32_t (&to)[2], uint32_t from)
     {
@@ -94,6 +103,7 @@ struct pkv_codes_i8 {
  * further, in that of 64. */
 struct pkv_codes_u4 {
     static constexpr int32_t N = 4;
+    static constexpr uint32_t SPECIAL = 0;
 
     static PKV_DEV void along(uint32_t (&to)[4], uint32_t from)
     {

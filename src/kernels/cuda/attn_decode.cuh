@@ -27,6 +27,7 @@ PKV_DEV void pkv__attend(const struct pkv__cuda_attn &a, const pkv__decode_item 
         Shape::Tile::place(pkv_lane() / Shape::Tile::CHUNKS, pkv_lane() % Shape::Tile::CHUNKS);
     source.k = pkv__lane_rows_of<Store, typename Shape::Tile>(a.k, item.kv_head);
     source.v = pkv__lane_rows_of<Store, typename Shape::Tile>(a.v, item.kv_head);
+    pkv__clear_factors(source.factors);
     /* Warp w takes the tiles whose index is w modulo WARPS, whoever has which part of the keys. */
     source.tile_lo = item.tile_lo + ((pkv_warp() - item.tile_lo) & (Shape::WARPS - 1));
     source.tile_hi = item.tile_hi;

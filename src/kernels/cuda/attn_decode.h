@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_launch.h"
 
 /* X(type, DTYPE, bits, D, NT, dims from, dims by): best first. 16 bits, D 256 and NT 2 together
- * would need more than 255 registers. */
+ * would need more than 255 registers; codes, D 128 and NT 2 more than 168. */
 #define PKV__DECODE_KERNELS(X)                                                                     \
     X(bf16, BF16, 16, 64, 1, 8, 8)                                                                 \
     X(bf16, BF16, 16, 64, 2, 8, 8)                                                                 \
@@ -19,13 +19,40 @@
     X(f16, F16, 16, 64, 2, 8, 8)                                                                   \
     X(f16, F16, 16, 128, 1, 72, 8)                                                                 \
     X(f16, F16, 16, 128, 2, 72, 8)                                                                 \
-    X(f16, F16, 16, 256, 1, 136, 8)
+    X(f16, F16, 16, 256, 1, 136, 8)                                                                \
+    X(e4m3, E4M3, 8, 64, 1, 8, 16)                                                                 \
+    X(e4m3, E4M3, 8, 64, 1, 8, 8)                                                                  \
+    X(e4m3, E4M3, 8, 128, 1, 72, 16)                                                               \
+    X(e4m3, E4M3, 8, 128, 1, 72, 8)                                                                \
+    X(e4m3, E4M3, 8, 256, 1, 136, 16)                                                              \
+    X(e4m3, E4M3, 8, 256, 1, 136, 8)                                                               \
+    X(e5m2, E5M2, 8, 64, 1, 8, 16)                                                                 \
+    X(e5m2, E5M2, 8, 64, 1, 8, 8)                                                                  \
+    X(e5m2, E5M2, 8, 128, 1, 72, 16)                                                               \
+    X(e5m2, E5M2, 8, 128, 1, 72, 8)                                                                \
+    X(e5m2, E5M2, 8, 256, 1, 136, 16)                                                              \
+    X(e5m2, E5M2, 8, 256, 1, 136, 8)                                                               \
+    X(int8, I8, 8, 64, 1, 8, 16)                                                                   \
+    X(int8, I8, 8, 64, 1, 8, 8)                                                                    \
+    X(int8, I8, 8, 128, 1, 72, 16)                                                                 \
+    X(int8, I8, 8, 128, 1, 72, 8)                                                                  \
+    X(int8, I8, 8, 256, 1, 136, 16)                                                                \
+    X(int8, I8, 8, 256, 1, 136, 8)                                                                 \
+    X(int4, U4, 4, 64, 1, 8, 32)                                                                   \
+    X(int4, U4, 4, 64, 1, 8, 8)                                                                    \
+    X(int4, U4, 4, 128, 1, 72, 32)                                                                 \
+    X(int4, U4, 4, 128, 1, 72, 8)                                                                  \
+    X(int4, U4, 4, 256, 1, 136, 32)                                                                \
+    X(int4, U4, 4, 256, 1, 136, 8)
 
 /* What pkv__decode_shape makes of these numbers; the kernel files compare. */
 #define PKV__DECODE_WARPS(D) ((D) > 128 ? 2 : 4)
 #define PKV__DECODE_ROW(bits, D) ((D) * (bits) / 8)
 #define PKV__DECODE_STAGE(bits, D)                                                                 \
-    (32 * (PKV__DECODE_ROW(bits, D) + (PKV__DECODE_ROW(bits, D) % 128 == 0 ? 0 : 16)))
+    (32 * (PKV__DECODE_ROW(bits, D) + (PKV__DECODE_ROW(bits, D) % 128 == 0 ? 0 : 16)) +            \
+     ((bits) == 16  ? 0                                                                            \
+      : (bits) == 8 ? 128                                                                          \
+                    : 256))
 #define PKV__DECODE_FIT(bits, D) (64 * 1024 / (PKV__DECODE_WARPS(D) * PKV__DECODE_STAGE(bits, D)))
 #define PKV__DECODE_STAGES(bits, D)                                                                \
     (PKV__DECODE_FIT(bits, D) < 2 ? 2 : PKV__DECODE_FIT(bits, D) > 3 ? 3 : PKV__DECODE_FIT(bits, D))

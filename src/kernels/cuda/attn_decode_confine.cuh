@@ -5,31 +5,28 @@
 
 #include "kernels/cuda/attn_decode_queries.cuh"
 
-/* Halves whose exponent is all ones: bit i of element i. */
-template <class T> constexpr uint32_t PKV_EXPONENT = 0x7c00u;
-template <> constexpr uint32_t PKV_EXPONENT<__nv_bfloat16> = 0x7f80u;
-
-template <class T> PKV_DEV bool pkv__is_special(uint32_t bits)
+template <class Store> PKV_DEV bool pkv__is_special(uint32_t bits)
 {
-    return (bits & PKV_EXPONENT<T>) == PKV_EXPONENT<T>;
+    return (bits & Store::SPECIAL) == Store::SPECIAL;
 }
-template <class T> PKV_DEV uint32_t pkv__without_specials(uint32_t two)
+template <class Store> PKV_DEV uint32_t pkv__without_specials(uint32_t word)
 {
-    if (pkv__is_special<T>(two)) two &= 0xffff0000u;
-    if (pkv__is_special<T>(two >> 16)) two &= 0xffffu;
-    return two;
+    PKV_UNROLL
+    for (int32_t at = 0; at < 32; at += Store::BITS)
+        if (pkv__is_special<Store>(word >> at)) word &= ~(((1u << Store::BITS) - 1) << at);
+    return word;
 }
 
 /* A lane's piece j of a tile without what is not finite. */
 template <class Shape>
 PKV_DEV uint4 pkv__finite_piece(const unsigned char *shared, int32_t place, int32_t j)
 {
-    using T = typename Shape::Product;
+    using Store = typename Shape::Store;
     uint4 piece = pkv_ldv<uint4>(shared + Shape::Tile::down(place, j));
-    piece.x = pkv__without_specials<T>(piece.x);
-    piece.y = pkv__without_specials<T>(piece.y);
-    piece.z = pkv__without_specials<T>(piece.z);
-    piece.w = pkv__without_specials<T>(piece.w);
+    piece.x = pkv__without_specials<Store>(piece.x);
+    piece.y = pkv__without_specials<Store>(piece.y);
+    piece.z = pkv__without_specials<Store>(piece.z);
+    piece.w = pkv__without_specials<Store>(piece.w);
     return piece;
 }
 template <class Shape> PKV_DEV bool pkv__has_specials(const unsigned char *shared, int32_t place)
@@ -44,13 +41,20 @@ template <class Shape> PKV_DEV bool pkv__has_specials(const unsigned char *share
     return pkv_any(found);
 }
 
+/* Element i of 16 bytes. */
+template <class Store> PKV_DEV uint32_t pkv__element(const unsigned char *piece, int32_t i)
+{
+    if constexpr (Store::BITS == 16) return pkv_ldv<uint16_t>(piece + 2 * i);
+    return piece[i];
+}
+
 /* Add weight times value where a column sees it, element by element: row r of the tile. */
 template <class Shape>
 PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned char *shared,
                                int32_t values, const float (&p)[Shape::NT][4], uint32_t word,
                                int32_t r)
 {
-    using T = typename Shape::Product;
+    using Store = typename Shape::Store;
     const int32_t g = pkv_lane() / 4, t = pkv_lane() % 4;
     PKV_UNROLL
     for (int32_t n = 0; n < Shape::NT; n++) {
@@ -62,11 +66,13 @@ PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned c
             for (int32_t f = 0; f < Shape::N_FRAGS; f++) {
                 PKV_UNROLL
                 for (int32_t up = 0; up < 2; up++) {
-                    const int32_t dim = 16 * f + 8 * up + g;
-                    const uint32_t bits = pkv_ldv<uint16_t>(
-                        shared + values + Shape::Tile::place(r, dim / 8) + dim % 8 * 2);
-                    if (sees && pkv__is_special<T>(bits))
-                        state.o[n][f][2 * up + e] += weight * pkv_unpack2<T>(bits).x;
+                    const int32_t dim = f / Store::N_FRAGS * Store::STEP_DIMS +
+                                        Store::v_dim(f % Store::N_FRAGS, 8 * up + g);
+                    const uint32_t bits = pkv__element<Store>(
+                        shared + values + Shape::Tile::place(r, dim * Store::BITS / 128),
+                        dim % (128 / Store::BITS));
+                    if (sees && pkv__is_special<Store>(bits))
+                        state.o[n][f][2 * up + e] += weight * Store::value(bits);
                 }
             }
         }

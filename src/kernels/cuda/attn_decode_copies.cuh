@@ -12,7 +12,7 @@ template <class Shape> struct pkv__decode_source {
     int32_t to;   /* the lane's place in a tile that it copies to */
     pkv__lane_rows k, v;
     pkv__place place; /* looked up, see attn_rows.cuh */
-    pkv__factors<typename Shape::Store, Shape::STAGES> factors;
+    pkv__factors<typename Shape::Store> factors;
     int32_t tile_lo, tile_hi; /* the warp's first tile; where the CTA's end. WARPS apart */
     pkv__keys keys;           /* outside of which none is read */
 };
@@ -81,6 +81,7 @@ PKV_DEV void pkv__copy_by_tile(const struct pkv__cuda_attn &a, const pkv__decode
     pkv__copy_tile<Store, Tile, Shape::RAGGED>(shared, stage + s.to, a.k, s.k, id, at, seen);
     pkv__copy_tile<Store, Tile, Shape::RAGGED>(shared, stage + Tile::BYTES + s.to, a.v, s.v, id, at,
                                                seen);
+    pkv__load_factors(s.factors, a, item.kv_head, id, at + pkv_lane() % PKV__TILE_KEYS, seen);
 }
 template <class Shape>
 PKV_DEV void pkv__copy_by_key(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
@@ -97,15 +98,18 @@ PKV_DEV void pkv__copy_by_key(const struct pkv__cuda_attn &a, const pkv__decode_
                                                seen);
     pkv__copy_rows<Store, Tile, Shape::RAGGED>(shared, stage + Tile::BYTES + s.to, a.v, s.v, id,
                                                s.place.at, seen);
+    pkv__load_factors(s.factors, a, item.kv_head, id, s.place.at, seen);
     pkv__fetch_keys<Shape>(item, s, tile + Shape::WARPS);
 }
 
-/* Start the copies of a tile of the warp into `stage`; a group, whatever it holds. */
+/* Start the copies of a tile of the warp into `stage`; a group, whatever it holds. before: the
+ * stage of the last one. */
 template <class Shape, bool PLAIN>
 PKV_DEV void pkv__issue(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
                         unsigned char *shared, pkv__decode_source<Shape> &s, int32_t tile,
-                        int32_t stage)
+                        int32_t stage, int32_t before)
 {
+    pkv__put_factors<Shape>(s.factors, shared, before);
     if (tile < s.tile_hi) {
         uint32_t seen = pkv__bits_of(s.keys, tile * PKV__TILE_KEYS);
         if (!PLAIN) seen &= pkv__word_of_all(pkv__column_word<Shape>(item, shared, tile));

@@ -47,7 +47,8 @@ template <class Store_, int32_t D_, int32_t NT_, bool RAGGED_> struct pkv__decod
     static constexpr int32_t WARPS = D > 128 ? 2 : 4, THREADS = 32 * WARPS;
     static constexpr int32_t N_STEPS = D / Store::STEP_DIMS; /* of ldmatrix along a row */
     static constexpr int32_t N_FRAGS = D / 16;
-    static constexpr int32_t STAGE_BYTES = 2 * Tile::BYTES;
+    static constexpr int32_t NUMBERS_BYTES = Store::IS_CODES ? Store::HAS_ZEROS ? 256 : 128 : 0;
+    static constexpr int32_t STAGE_BYTES = 2 * Tile::BYTES + NUMBERS_BYTES;
     static constexpr int32_t FIT = 64 * 1024 / (WARPS * STAGE_BYTES);
     static constexpr int32_t STAGES = FIT < 2 ? 2 : FIT < 3 ? FIT : 3;
     static constexpr int32_t RING_BYTES = WARPS * STAGES * STAGE_BYTES;
@@ -64,12 +65,20 @@ template <class Store_, int32_t D_, int32_t NT_, bool RAGGED_> struct pkv__decod
     static constexpr int32_t SLOT_FLOATS = COLUMNS * (D + 2);
 };
 
+/* Of types with zero points: sum of this lane's weights times scale and zero point. */
+template <int32_t NT, bool HAS_ZEROS> struct pkv__zero_sums {
+};
+template <int32_t NT> struct pkv__zero_sums<NT, true> {
+    float sum[NT][2];
+};
+
 /* What a warp has computed of its columns, in the layout of the accumulators: g = lane / 4,
  * t = lane % 4; index e is column 8 n + 2 t + e. */
 template <class Shape> struct pkv__decode_state {
     float o[Shape::NT][Shape::N_FRAGS][4]; /* unnormalised */
     float m[Shape::NT][2];                 /* largest logit; -inf: none yet */
     float l[Shape::NT][2];                 /* sum of this lane's weights */
+    pkv__zero_sums<Shape::NT, Shape::Store::HAS_ZEROS> zeros;
 };
 
 template <class Shape> PKV_DEV void pkv__clear_state(pkv__decode_state<Shape> &state)
@@ -80,6 +89,7 @@ template <class Shape> PKV_DEV void pkv__clear_state(pkv__decode_state<Shape> &s
         for (int32_t e = 0; e < 2; e++) {
             state.m[n][e] = PKV_NEG_INF;
             state.l[n][e] = 0;
+            if constexpr (Shape::Store::HAS_ZEROS) state.zeros.sum[n][e] = 0;
         }
         PKV_UNROLL
         for (int32_t f = 0; f < Shape::N_FRAGS; f++) {

@@ -63,6 +63,14 @@ PKV_DEV pkv__piece pkv__no_state(float largest)
 }
 
 /* ---------------------------------------------------------------- warps */
+/* Over the eight lanes that share columns. */
+PKV_DEV float pkv__sum_of_rows(float x)
+{
+    x += pkv_shfl_xor(x, 4);
+    x += pkv_shfl_xor(x, 8);
+    return x + pkv_shfl_xor(x, 16);
+}
+
 /* A warp's state to the scratch: o [WARPS][COLUMNS][O_PITCH], m and l [WARPS][COLUMNS]. */
 template <class Shape>
 PKV_DEV void pkv__leave_warp_state(pkv__decode_state<Shape> &state, float *scratch)
@@ -78,10 +86,9 @@ PKV_DEV void pkv__leave_warp_state(pkv__decode_state<Shape> &state, float *scrat
         PKV_UNROLL
         for (int32_t e = 0; e < 2; e++) {
             const int32_t c = 8 * n + 2 * t + e;
-            float sum = state.l[n][e];
-            sum += pkv_shfl_xor(sum, 4);
-            sum += pkv_shfl_xor(sum, 8);
-            sum += pkv_shfl_xor(sum, 16);
+            const float sum = pkv__sum_of_rows(state.l[n][e]);
+            float zeros = 0;
+            if constexpr (Store::HAS_ZEROS) zeros = pkv__sum_of_rows(state.zeros.sum[n][e]);
             if (g == 0) {
                 m[c] = state.m[n][e];
                 l[c] = sum;
@@ -89,8 +96,8 @@ PKV_DEV void pkv__leave_warp_state(pkv__decode_state<Shape> &state, float *scrat
             PKV_UNROLL
             for (int32_t f = 0; f < Shape::N_FRAGS; f++) {
                 float *const at = o + c * Shape::O_PITCH + f / Store::N_FRAGS * Store::STEP_DIMS;
-                at[Store::v_dim(f % Store::N_FRAGS, g)] = state.o[n][f][e];
-                at[Store::v_dim(f % Store::N_FRAGS, g + 8)] = state.o[n][f][2 + e];
+                at[Store::v_dim(f % Store::N_FRAGS, g)] = state.o[n][f][e] - zeros;
+                at[Store::v_dim(f % Store::N_FRAGS, g + 8)] = state.o[n][f][2 + e] - zeros;
             }
         }
     }

@@ -145,6 +145,7 @@ PKV_DEV void pkv__weigh(float (&s)[Shape::NT][4], pkv__decode_state<Shape> &stat
             lo = pkv__weight(lo - finite, PKV_P_BITS<typename Shape::Product>);
             hi = pkv__weight(hi - finite, PKV_P_BITS<typename Shape::Product>);
             state.l[n][e] = state.l[n][e] * back[e] + (lo + hi);
+            if constexpr (Shape::Store::HAS_ZEROS) state.zeros.sum[n][e] *= back[e];
         }
         if (!pkv_any(moved)) continue;
         PKV_UNROLL
@@ -158,7 +159,8 @@ PKV_DEV void pkv__weigh(float (&s)[Shape::NT][4], pkv__decode_state<Shape> &stat
 /* ---------------------------------------------------------------- values */
 template <class Shape>
 PKV_DEV void pkv__multiply_values(pkv__decode_state<Shape> &state, const unsigned char *shared,
-                                  int32_t values, const float (&p)[Shape::NT][4], float give_back)
+                                  int32_t values, const float (&p)[Shape::NT][4],
+                                  const pkv__give_back<Shape> &back)
 {
     using Store = typename Shape::Store;
     using Product = typename Shape::Product;
@@ -179,7 +181,7 @@ PKV_DEV void pkv__multiply_values(pkv__decode_state<Shape> &state, const unsigne
             PKV_UNROLL
             for (int32_t n = 0; n < Shape::NT; n++) {
                 float(&o)[4] = state.o[n][step * Store::N_FRAGS + f];
-                pkv__add_values<Store>(o, a[f], b[n][0], b[n][1], give_back);
+                pkv__add_values<Store>(o, a[f], b[n][0], b[n][1], back.of[n]);
             }
         }
     }
@@ -187,12 +189,10 @@ PKV_DEV void pkv__multiply_values(pkv__decode_state<Shape> &state, const unsigne
 
 /* ---------------------------------------------------------------- the walk */
 template <class Shape, bool PLAIN>
-PKV_DEV void pkv__tile(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
-                       unsigned char *shared, pkv__decode_state<Shape> &state,
-                       const pkv__factors<typename Shape::Store, Shape::STAGES> &factors,
-                       pkv__keys keys, const pkv__lane_columns<Shape> &columns,
-                       const uint32_t (&q)[Shape::NT][Shape::N_FRAGS][2], int32_t tile,
-                       int32_t stage)
+PKV_DEV void
+pkv__tile(const struct pkv__cuda_attn &a, const pkv__decode_item &item, unsigned char *shared,
+          pkv__decode_state<Shape> &state, pkv__keys keys, const pkv__lane_columns<Shape> &columns,
+          const uint32_t (&q)[Shape::NT][Shape::N_FRAGS][2], int32_t tile, int32_t stage)
 {
     const int32_t key = tile * PKV__TILE_KEYS + pkv_lane() / 4;
     float s[Shape::NT][4];
@@ -204,7 +204,7 @@ PKV_DEV void pkv__tile(const struct pkv__cuda_attn &a, const pkv__decode_item &i
         pkv__load_queries<Shape>(again, shared);
         pkv__multiply_keys<Shape>(s, shared, stage, again);
     }
-    pkv__scale_logits<Shape>(s, columns.factor, columns.query_sum, factors);
+    pkv__scale_logits<Shape>(s, columns.factor, columns.query_sum, shared, stage);
     if (PLAIN) {
         pkv__hide_others<Shape>(s, keys, key);
     } else {
@@ -213,11 +213,13 @@ PKV_DEV void pkv__tile(const struct pkv__cuda_attn &a, const pkv__decode_item &i
         pkv__hide_by_word<Shape>(s, word);
     }
     pkv__weigh<Shape>(s, state);
-    if (!PLAIN && !Shape::Store::IS_CODES)
+    pkv__give_back<Shape> back = {};
+    if constexpr (Shape::Store::IS_CODES)
+        pkv__weigh_codes<Shape, PLAIN>(s, word, shared, stage, state, back);
+    if constexpr (!PLAIN && Shape::Store::SPECIAL != 0)
         pkv__confine_values<Shape>(state, shared, stage + Shape::Tile::BYTES, s, word,
                                    pkv__word_of_all(word), pkv_lane() < item.n_columns);
-    const float give_back = pkv__scale_weights<Shape>(s, factors, state);
-    pkv__multiply_values<Shape>(state, shared, stage + Shape::Tile::BYTES, s, give_back);
+    pkv__multiply_values<Shape>(state, shared, stage + Shape::Tile::BYTES, s, back);
 }
 
 template <class Shape, bool PLAIN>
@@ -227,7 +229,8 @@ PKV_DEV void pkv__first_tiles(const struct pkv__cuda_attn &a, const pkv__decode_
     PKV_UNROLL
     for (int32_t i = 0; i < Shape::STAGES - 1; i++)
         pkv__issue<Shape, PLAIN>(a, item, shared, source, source.tile_lo + i * Shape::WARPS,
-                                 source.ring + i * Shape::STAGE_BYTES);
+                                 source.ring + i * Shape::STAGE_BYTES,
+                                 source.ring + (i > 0 ? i - 1 : 0) * Shape::STAGE_BYTES);
 }
 
 /* All tiles of the warp, in ascending order, after the first ones. Its ring is its own; copies are
@@ -243,11 +246,11 @@ PKV_DEV void pkv__walk_tiles(const struct pkv__cuda_attn &a, const pkv__decode_i
     const int32_t end = source.ring + Shape::STAGES * Shape::STAGE_BYTES;
     int32_t into = source.ring + AHEAD * Shape::STAGE_BYTES, from = source.ring;
     for (int32_t tile = source.tile_lo; tile < source.tile_hi; tile += Shape::WARPS) {
-        pkv__issue<Shape, PLAIN>(a, item, shared, source, tile + AHEAD * Shape::WARPS, into);
+        pkv__issue<Shape, PLAIN>(a, item, shared, source, tile + AHEAD * Shape::WARPS, into,
+                                 (into == source.ring ? end : into) - Shape::STAGE_BYTES);
         pkv_cp_wait<AHEAD>();
         pkv_syncwarp();
-        pkv__tile<Shape, PLAIN>(a, item, shared, state, source.factors, source.keys, columns, q,
-                                tile, from);
+        pkv__tile<Shape, PLAIN>(a, item, shared, state, source.keys, columns, q, tile, from);
         pkv_syncwarp(); /* all lanes have read the stage that the next copies go to */
         into = from;
         from += Shape::STAGE_BYTES;

@@ -14,6 +14,9 @@
  *   V^T 16 rows x 16 tokens    v_dim(frag, row): which dim of the step a row of the result is:
  * d[0], d[1] row g, d[2], d[3] row g + 8
  *
+ * An element that has all bits of SPECIAL is not finite, value() of it is what it means; SPECIAL 0:
+ * there are none.
+ *
  * In 16 bytes of a row a lane of K holds bytes 4t .. 4t+3, of V bytes 2g, 2g+1 of two tokens.
  * As the B operand (attention of long rows), the same registers: see attn_codes.cuh, along for K,
  * across for V. Rows that are no type's multiple end in zeros, which mean 0 in all types. */
@@ -36,9 +39,10 @@ template <int32_t BITS_> struct pkv_kv_step {
 };
 
 /* 16 bits: nothing to convert, nothing to permute. */
-template <class T> struct pkv_kv_16 : pkv_kv_step<16> {
+template <class T, uint32_t SPECIAL_> struct pkv_kv_16 : pkv_kv_step<16> {
     using product = T;
-    static constexpr bool IS_CODES = false;
+    static constexpr bool IS_CODES = false, HAS_ZEROS = false;
+    static constexpr uint32_t SPECIAL = SPECIAL_;
 
     static PKV_DEV void k_frags(uint32_t (&a)[1][4], const uint32_t (&r)[4]) { v_frags(a, r); }
     static PKV_DEV void v_frags(uint32_t (&a)[1][4], const uint32_t (&r)[4])
@@ -49,6 +53,7 @@ template <class T> struct pkv_kv_16 : pkv_kv_step<16> {
     static PKV_DEV constexpr int32_t k_dim(int32_t, int32_t slot) { return slot; }
     static PKV_DEV constexpr int32_t v_dim(int32_t, int32_t row) { return row; }
     static PKV_DEV float unit() { return 1.f; }
+    static PKV_DEV float value(uint32_t bits) { return pkv_unpack2<T>(bits).x; }
 };
 
 /* Of the step's registers, those of the first 16 bytes make the first half of the fragments. K:
@@ -56,7 +61,8 @@ template <class T> struct pkv_kv_16 : pkv_kv_step<16> {
  * r[2] tokens 2t and 2t + 8 of the first 16 bytes, r[1] and r[3] of the second. */
 template <class Codes, int32_t BITS_> struct pkv_kv_codes : pkv_kv_step<BITS_> {
     using product = __half;
-    static constexpr bool IS_CODES = true;
+    static constexpr bool IS_CODES = true, HAS_ZEROS = BITS_ == 4;
+    static constexpr uint32_t SPECIAL = Codes::SPECIAL;
     static constexpr int32_t N_FRAGS = 16 / BITS_;
 
     static PKV_DEV void k_frags(uint32_t (&a)[N_FRAGS][4], const uint32_t (&r)[4])
@@ -82,6 +88,7 @@ template <class Codes, int32_t BITS_> struct pkv_kv_codes : pkv_kv_step<BITS_> {
         }
     }
     static PKV_DEV float unit() { return Codes::unit(); }
+    static PKV_DEV float value(uint32_t code) { return Codes::value(code); }
 
     /* Slots 2t + e and 2t + e + 8 are elements e of to[2 * (frag % (N_FRAGS / 2))] and the next. */
     static PKV_DEV constexpr int32_t k_dim(int32_t frag, int32_t slot)
@@ -98,11 +105,11 @@ template <class Codes, int32_t BITS_> struct pkv_kv_codes : pkv_kv_step<BITS_> {
     }
 };
 
-using pkv_kv_f16 = pkv_kv_16<__half>;
-using pkv_kv_bf16 = pkv_kv_16<__nv_bfloat16>;
+using pkv_kv_f16 = pkv_kv_16<__half, 0x7c00>;
+using pkv_kv_bf16 = pkv_kv_16<__nv_bfloat16, 0x7f80>;
 using pkv_kv_e4m3 = pkv_kv_codes<pkv_codes_e4m3, 8>;
 using pkv_kv_e5m2 = pkv_kv_codes<pkv_codes_e5m2, 8>;
-using pkv_kv_i8 = pkv_kv_codes<pkv_codes_i8, 8>;
-using pkv_kv_u4 = pkv_kv_codes<pkv_codes_u4, 4>;
+using pkv_kv_int8 = pkv_kv_codes<pkv_codes_i8, 8>;
+using pkv_kv_int4 = pkv_kv_codes<pkv_codes_u4, 4>;
 
 #endif
