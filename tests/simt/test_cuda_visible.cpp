@@ -104,19 +104,26 @@ void small_shapes(void **)
             }
 }
 
-/* Masks of several words, own keys anywhere in a word, fewer keys than rows. */
+/* Masks of several words, own keys anywhere in a word, fewer keys than rows. Of the last row only
+ * the words exist that hold bits of keys: the build with AddressSanitizer would see another. */
 void mask_words(void **)
 {
     static setup s;
-    s.opts.mask = s.mask;
     s.opts.causal = 0;
     for (s.q_len = 30; s.q_len <= 70; s.q_len++)
         for (s.kv_len = 1; s.kv_len <= 140; s.kv_len += 7)
             for (s.opts.mask_stride = 1; s.opts.mask_stride <= n_words; s.opts.mask_stride++) {
                 fill_positions(s, s.q_len + s.kv_len);
+                const int64_t used = std::min<int64_t>(s.opts.mask_stride, (s.q_len + 31) / 32);
+                const std::vector<uint32_t> mask(
+                    s.mask, s.mask + (row0 + s.q_len - 1) * s.opts.mask_stride + used);
+                s.opts.mask = mask.data();
                 const visible_twin twin = s.twin();
                 const pkv__sight sight = s.sight();
-                for (int32_t j = 0; j < s.kv_len; j++) check_word(twin, sight, j % s.q_len, j);
+                for (int32_t j = 0; j < s.kv_len; j++) {
+                    check_word(twin, sight, j % s.q_len, j);
+                    check_word(twin, sight, s.q_len - 1, j);
+                }
             }
 }
 

@@ -63,6 +63,7 @@ template <class Codes, int32_t BITS_> struct pkv_kv_codes : pkv_kv_step<BITS_> {
     using product = __half;
     static constexpr bool IS_CODES = true, HAS_ZEROS = BITS_ == 4;
     static constexpr uint32_t SPECIAL = Codes::SPECIAL;
+    using codes = Codes;
     static constexpr int32_t N_FRAGS = 16 / BITS_;
 
     static PKV_DEV void k_frags(uint32_t (&a)[N_FRAGS][4], const uint32_t (&r)[4])

@@ -1,6 +1,7 @@
 /* The table of compiled kernels. */
 #include "kernels/cuda/attn_decode.h"
 #include "kernels/cuda/attn_mla.h"
+#include "kernels/cuda/attn_prefill.h"
 #include "kernels/cuda/blocks_copy.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/cuda_rows.h"
@@ -25,6 +26,16 @@
         .dim_lo = 8, .dim_hi = PKV__MLA_LATENT, .n_threads = PKV__MLA_THREADS,                     \
         .shared_bytes = SHARED, .covers = "rope f16 and bf16, all options",                        \
         .prepare = pkv__mla_##KERNEL##_prepare, .launch = pkv__mla_##KERNEL##_launch               \
+    }
+/* Attention over long rows: dims of K and V up to DIM. */
+#define ATTN_PREFILL(DTYPE, bits, type, DIM)                                                       \
+    {                                                                                              \
+        .name = "attention_prefill_" #type "_" #DIM "_cuda", .op = PKV_OP_ATTENTION,               \
+        .dtype = PKV_##DTYPE, .dim_lo = 8, .dim_hi = DIM, .dim_step = 8,                           \
+        .n_threads = PKV__PREFILL_THREADS, .shared_bytes = PKV__PREFILL_SHARED(DIM, bits),         \
+        .covers = "many rows, dims up to " #DIM "; all options",                                   \
+        .prepare = pkv__prefill_##type##_##DIM##_prepare,                                          \
+        .launch = pkv__prefill_##type##_##DIM##_launch                                             \
     }
 #define BLOCKS_COPY                                                                                \
     {                                                                                              \
@@ -61,6 +72,20 @@ const struct pkv__cuda_variant pkv__cuda_variants[] = {
     ATTN_MLA(E5M2, e5m2, codes, PKV__MLA_CODES_SHARED),
     ATTN_MLA(I8, int8, codes, PKV__MLA_CODES_SHARED),
     ATTN_MLA(U4, int4, codes, PKV__MLA_CODES_SHARED),
+    ATTN_PREFILL(F16, 16, f16, 64),
+    ATTN_PREFILL(F16, 16, f16, 128),
+    ATTN_PREFILL(F16, 16, f16, 256),
+    ATTN_PREFILL(BF16, 16, bf16, 64),
+    ATTN_PREFILL(BF16, 16, bf16, 128),
+    ATTN_PREFILL(BF16, 16, bf16, 256),
+    ATTN_PREFILL(E4M3, 8, e4m3, 64),
+    ATTN_PREFILL(E4M3, 8, e4m3, 128),
+    ATTN_PREFILL(E5M2, 8, e5m2, 64),
+    ATTN_PREFILL(E5M2, 8, e5m2, 128),
+    ATTN_PREFILL(I8, 8, int8, 64),
+    ATTN_PREFILL(I8, 8, int8, 128),
+    ATTN_PREFILL(U4, 4, int4, 64),
+    ATTN_PREFILL(U4, 4, int4, 128),
     BLOCKS_COPY,
     KV_GATHER(F32, "f32"),
     KV_GATHER(F16, "f16"),
