@@ -5,7 +5,7 @@ import re
 import kernel_code
 
 # Units that only --all looks at: what CI compiles are dims 64 and 128 of f16, bf16 and e4m3.
-LEFT_TO_ALL = re.compile(r"^attn_.*(?:_d?256|_(?:e5m2|i8|u4))(?:_|$)")
+LEFT_TO_ALL = re.compile(r"^attn_.*(?:_d?256|_(?:e5m2|i8|int8|u4|int4))(?:_|$)")
 # Kernels of attention, with the words of their names that say more.
 DECODE = re.compile(r"attn_decode(?:_kernel)?(?:<decode_shape<(.+),(\d+),(\d+)(?:,\w+)?>>)?$")
 BITS_16 = re.compile(r"(?:^|_)b?f16$|kv_16<")

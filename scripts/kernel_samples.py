@@ -87,9 +87,9 @@ VARIANTS = {
 class Changed:
     """A kernel with another golden line."""
 
-    def __init__(self, kernel, line, loop=0):
+    def __init__(self, kernel, line, loop=0, body=0):
         self.unit, self.name, self.target, self.line = kernel.unit, kernel.name, kernel.target, line
-        self.loop = loop
+        self.loop, self.body = kernel.loop + loop, kernel.body + body
 
     def golden(self):
         return self.line
@@ -106,8 +106,10 @@ def golden_tests(folder, kernels, compare, compiler):
     path.write_text("\n".join([f"nvcc {compiler}", *(k.golden() for k in kernels)]) + "\n", encoding="utf-8")
     k = kernels[0]
     yield "sample: the golden file fits", [], compare(path, kernels)
-    yield "sample: another count", [], verdict("PTX has", compare(path, [Changed(k, k.golden() + " mma 1", k.loop)]))
-    yield "sample: a longer loop", [], verdict("in the loop", compare(path, [Changed(k, k.golden(), k.loop + 900)]))
+    yield "sample: another count", [], verdict("PTX has", compare(path, [Changed(k, k.golden() + " mma 1")]))
+    yield "sample: a longer loop", [], verdict("in the loop", compare(path, [Changed(k, k.golden(), body=900)]))
+    yield "sample: longer from its first product on", [], verdict(
+        "first product", compare(path, [Changed(k, k.golden(), loop=900)]))
     yield "sample: a kernel too few", [], verdict("no kernel", compare(path, []))
     path.write_text(f"nvcc {compiler}\n", encoding="utf-8")
     yield "sample: a kernel too many", [], verdict("not in golden", compare(path, kernels))

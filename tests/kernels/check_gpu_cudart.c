@@ -57,6 +57,7 @@ bool gpu_open(struct gpu_about *about, char *why, size_t why_bytes)
     (void)good(cudaRuntimeGetVersion(&runtime));
     version_text(about->driver, sizeof(about->driver), driver);
     version_text(about->runtime, sizeof(about->runtime), runtime);
+    snprintf(about->nvcc, sizeof(about->nvcc), "%s", check_gpu_nvcc());
     about->sm = properties.major * 10 + properties.minor;
     about->n_sms = properties.multiProcessorCount;
     about->l2_bytes = (size_t)ask(cudaDevAttrL2CacheSize, device);

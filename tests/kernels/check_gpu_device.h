@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct gpu_about {
-    char device[128], driver[32], runtime[32];
+    char device[128], driver[32], runtime[32], nvcc[32];
     int32_t sm, n_sms; /* 90: compute capability 9.0 */
     size_t memory_bytes, free_bytes, l2_bytes;
     bool is_emulated;

@@ -3,6 +3,10 @@
 #include "check_gpu_read.h"
 #include "kernels/cuda/pkv_dev.cuh"
 
+/* "13.0.88" of three macros. */
+#define TEXT_OF(x) #x
+#define VERSION_OF(major, minor, build) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(build)
+
 namespace
 {
 constexpr int32_t n_threads = 256, n_blocks = 132 * 8, n_under_way = 4;
@@ -28,4 +32,13 @@ extern "C" int check_gpu_read_launch(const void *data, int64_t bytes, uint32_t *
 {
     return PKV_LAUNCH((read_kernel), n_blocks, n_threads, 0, stream,
                       static_cast<const uint4 *>(data), bytes / 16, sink);
+}
+
+extern "C" const char *check_gpu_nvcc(void)
+{
+#ifdef __CUDACC__
+    return VERSION_OF(__CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__, __CUDACC_VER_BUILD__);
+#else
+    return "";
+#endif
 }

@@ -11,6 +11,8 @@ extern "C" {
 /* `bytes` from data on, a multiple of 16, by as many blocks as an H200 holds. sink: one word, which
  * keeps the compiler from leaving the loads out. 0 or what the device said. */
 int check_gpu_read_launch(const void *data, int64_t bytes, uint32_t *sink, void *stream);
+/* Version of the nvcc that has compiled it, and the library's kernels along with it; "": none. */
+const char *check_gpu_nvcc(void);
 
 #ifdef __cplusplus
 }

@@ -98,7 +98,8 @@ static void put_machine(FILE *f, const struct gpu *g)
     put_text(f, "driver", a->driver, ", ");
     put_text(f, "runtime", a->runtime, ",\n");
     put_text(f, "host", host, ",\n");
-    put_text(f, "compiler", __VERSION__, ",\n");
+    put_text(f, "compiler", __VERSION__, ", ");
+    put_text(f, "nvcc", a->nvcc, ",\n"); /* empty in a dry run */
     put_text(f, "version", pkv_version(), ", ");
     put_text(f, "commit", gpu_commit, ",\n");
     fprintf(f, "\"seed\": %llu, \"dry_run\": %s,\n", (unsigned long long)g->seed,

@@ -59,6 +59,7 @@ def test_ceilings():
     code, data, r = results("--stage", "ceilings", "--seed", "7")
     expect(code == 0 and data["seed"] == 7 and data["dry_run"] is False, f"{code} {data}")
     expect(data["device"] == 'no "GPU" at all' and data["driver"] == "13.2" and len(data["commit"]) >= 7, f"{data}")
+    expect(data["nvcc"] == "", f"{data}")
     copy = r["copy, read and written bytes"]
     expect(copy["runs"] >= 20 and copy["verdict"] == "measured", f"{copy}")
     near(copy["min_us"], 1000, "the least time")
