@@ -319,8 +319,10 @@ static void far_scale(struct check *c)
     attn_fill(c, &p);
     const int32_t half = p.n_q_heads / 2 * p.k_dim; /* elements of q that belong to one kv head */
     const float tiny = c->dtype == PKV_F16 ? 0.f : 0x1p-126f;
-    for (int32_t i = 0; i < 2 * half && kind != 2; i++)
-        p.q[i] *= kind == 1 ? 0x1p-122f : i < half ? 0x1p98f : 0x1p-25f;
+    for (int32_t i = 0; i < 2 * half && kind != 2; i++) {
+        const float by = kind == 1 ? 0x1p-122f : i < half ? 0x1p98f : 0x1p-25f;
+        p.q[i] = (float)oracle_round(p.q_dtype, (double)(p.q[i] * by)); /* below the normal range */
+    }
     for (int32_t i = 0; i < p.kv_len[0] * 2 * p.k_dim && kind == 0; i++)
         if (i / p.k_dim % 2 == 0) p.k[0][i] = tiny * (float)rng_int(&c->rng, -2, 2);
     run_and_keep(c, &p, &r);

@@ -132,6 +132,16 @@ void attn_cover_expect(void)
     }
 }
 
+void attn_cover_device(const struct check *c)
+{
+    pkv_kernel_desc d = { .struct_size = sizeof(d) };
+    cover_require("attention short", PKV_ISA_CUDA, PKV_F16, PKV_U4);
+    cover_require("attention mla", PKV_ISA_CUDA, PKV_F16, PKV_U4);
+    for (int32_t i = 0; pkv_kernel_info(c->be, i, &d) == PKV_OK; i++)
+        if (strstr(d.name, "attention_prefill_"))
+            cover_require("attention rows", PKV_ISA_CUDA, d.dtype, d.dtype);
+}
+
 void attn_routes(struct check *c, const struct attn_instance *inst, struct attn_route *routes)
 {
     const struct attn_problem *p = inst->problem;

@@ -293,6 +293,7 @@ static int run_level(struct check *c, const struct options *o, pkv_isa isa)
         printf("FAILED  no backend at level %s: %s\n", pkv_isa_name(isa), pkv_status_name(status));
         return 1;
     }
+    if (check_on_device(c)) attn_cover_device(c);
     clock_gettime(CLOCK_MONOTONIC, &t0);
     c->n_level_units = 0;
     const int n_run = for_cases(o, c, run_case);

@@ -56,6 +56,8 @@ _Noreturn void check_stop(struct check *c, const char *reason);
 
 /* What a full run must have met of attention, see coverage.h. */
 void attn_cover_expect(void);
+/* .. and of the kernels of a device, which may refuse a shape, but not every shape of a type. */
+void attn_cover_device(const struct check *c);
 
 /* The cases, one list per file, ended by an empty entry. */
 extern const struct check_case attn_shape_cases[], attn_exact_cases[], attn_bits_cases[],

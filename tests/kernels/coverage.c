@@ -17,6 +17,7 @@ struct kind {
     const char *name;
     int n_features;
     struct feature features[MAX_FEATURES];
+    bool required[MAX_LEVELS][PKV_DTYPE_COUNT];
 };
 
 struct wrong {
@@ -35,7 +36,7 @@ static void full_table(const char *what)
     exit(2);
 }
 
-static struct feature *find(const char *what, const char *name)
+static struct kind *find_kind(const char *what)
 {
     struct kind *k = kinds;
     while (k < kinds + n_kinds && strcmp(k->name, what) != 0) k++;
@@ -43,6 +44,12 @@ static struct feature *find(const char *what, const char *name)
         if (n_kinds++ == MAX_KINDS) full_table(what);
         k->name = what;
     }
+    return k;
+}
+
+static struct feature *find(const char *what, const char *name)
+{
+    struct kind *k = find_kind(what);
     struct feature *f = k->features;
     while (f < k->features + k->n_features && strcmp(f->name, name) != 0) f++;
     if (f == k->features + k->n_features) {
@@ -61,6 +68,12 @@ void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dt
 {
     struct feature *f = find(what, feature);
     for (int t = first; t <= (int)last; t++) f->expected[t] = true;
+}
+
+void cover_require(const char *what, pkv_isa isa, pkv_dtype first, pkv_dtype last)
+{
+    struct kind *k = find_kind(what);
+    for (int t = first; t <= (int)last; t++) k->required[isa][t] = true;
 }
 
 void cover_wrong(pkv_isa asked, const char *name, pkv_isa want)
@@ -102,13 +115,23 @@ static int print_line(const struct kind *k, int isa, int dtype, bool full)
     return empty;
 }
 
+/* Nothing at all of what has to exist. */
+static int print_missing(const struct kind *k, int isa, int dtype, bool full)
+{
+    if (!full || !k->required[isa][dtype]) return 0;
+    printf("FAILED  %s %s %s was never run\n", k->name, pkv_isa_name((pkv_isa)isa),
+           pkv_dtype_name((pkv_dtype)dtype));
+    return 1;
+}
+
 int cover_print(bool full)
 {
     int empty = 0;
     for (const struct kind *k = kinds; k < kinds + n_kinds; k++)
         for (int isa = 0; isa < MAX_LEVELS; isa++)
             for (int t = 0; t < PKV_DTYPE_COUNT; t++)
-                if (met(k, isa, t)) empty += print_line(k, isa, t, full);
+                empty +=
+                    met(k, isa, t) ? print_line(k, isa, t, full) : print_missing(k, isa, t, full);
     for (const struct wrong *w = wrongs; w < wrongs + n_wrong; w++)
         printf("FAILED  level %s: %ld units went to %s, not to a kernel of %s\n",
                pkv_isa_name(w->asked), w->n, w->name, pkv_isa_name(w->want));

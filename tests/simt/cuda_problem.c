@@ -42,17 +42,6 @@ void *cuda_take(struct cuda_problem *p, size_t bytes)
     return p->memory[p->n_memory++] = data;
 }
 
-bool cuda_has_kernel(pkv_dtype kv_dtype, int32_t dim)
-{
-    for (int32_t i = 0; i < pkv__n_cuda_variants; i++) {
-        const struct pkv__cuda_variant *v = &pkv__cuda_variants[i];
-        if (v->op == PKV_OP_ATTENTION && v->dtype == kv_dtype && dim <= v->dim_hi) return true;
-    }
-    print_message("skipped: no kernel of attention for %s, dim %d\n", pkv_dtype_name(kv_dtype),
-                  dim);
-    return false;
-}
-
 void cuda_free(struct cuda_problem *p)
 {
     for (int i = 0; i < p->n_memory; i++) device_free(p->memory[i]);

@@ -46,8 +46,6 @@ struct cuda_rows {
     int32_t n_rows;
 };
 
-/* Is there a kernel of attention over such a store? If not, it says so. */
-bool cuda_has_kernel(pkv_dtype kv_dtype, int32_t dim);
 /* Device memory that lives as long as the problem. */
 void *cuda_take(struct cuda_problem *p, size_t bytes);
 void cuda_build(struct cuda_problem *p, const struct cuda_shape *shape, const struct cuda_seq *seqs,

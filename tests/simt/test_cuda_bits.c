@@ -32,13 +32,11 @@ static void mixed(struct cuda_seq seqs[N_MIXED], int32_t q_len)
 static void layouts(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     static const cuda_layout others[] = { 1, 42, 111, 62, 255 };
     pkv_backend *be = cuda_backend(NULL, 2);
     for (int k = 0; k < N_KINDS; k++) {
         struct cuda_seq seqs[N_MIXED];
         struct cuda_problem p;
-        if (!cuda_has_kernel(kinds[k].shape.kv_dtype, kinds[k].shape.dim)) continue;
         mixed(seqs, kinds[k].q_len);
         cuda_build(&p, &kinds[k].shape, seqs, N_MIXED, 0);
         cuda_schedule(0);
@@ -62,7 +60,6 @@ static void layouts(void **state)
 static void repetition(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 3);
     const int n = strcmp(device_build(), "plain") == 0 ? 100 : 24;
     for (int k = 0; k < N_KINDS; k += 4) {
@@ -87,12 +84,10 @@ static void repetition(void **state)
 static void hints(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 2);
     for (int k = 0; k < N_KINDS; k++) {
         struct cuda_seq seqs[N_MIXED];
         struct cuda_problem p;
-        if (!cuda_has_kernel(kinds[k].shape.kv_dtype, kinds[k].shape.dim)) continue;
         mixed(seqs, kinds[k].q_len);
         cuda_build(&p, &kinds[k].shape, seqs, N_MIXED, 9);
         struct cuda_rows first = cuda_result(be, &p);
@@ -122,7 +117,6 @@ static void hints(void **state)
 static void one_row_each(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 2);
     struct cuda_seq seqs[N_MIXED];
     struct cuda_problem p;
@@ -152,7 +146,6 @@ static void company_of(const struct kind *kind, int32_t chunk, int32_t n)
     struct cuda_seq seqs[64];
     struct cuda_problem p;
     struct cuda_rows alone[64];
-    if (!cuda_has_kernel(kind->shape.kv_dtype, kind->shape.dim)) return;
     for (int32_t b = 0; b < n; b++) {
         const int32_t kv_len = b * 37 % 150 + (b % 5 == 0 ? chunk + 3 : 0);
         seqs[b] = (struct cuda_seq){ b, b % 3 == 2 ? 1 : kind->q_len, kv_len };
@@ -188,7 +181,6 @@ static void company_of(const struct kind *kind, int32_t chunk, int32_t n)
 static void company(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const bool plain = strcmp(device_build(), "plain") == 0;
     company_of(&kinds[0], 64, plain ? 64 : 16);
     for (int k = 1; k < N_KINDS; k++) company_of(&kinds[k], k % 2 ? 128 : 64, 8);
@@ -198,7 +190,6 @@ static void company(void **state)
 static void invariant_hints(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 2);
     const struct cuda_seq seqs[] = { { 1, 1, 1100 }, { 2, 1, 0 }, { 3, 1, 40 } };
     struct cuda_problem p;

@@ -33,7 +33,6 @@ static int32_t run_and_look(pkv_backend *be, struct cuda_problem *p, device_laun
 static void no_sequence(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 2);
     const struct cuda_seq seq = { 1, 1, 20 };
     struct cuda_problem p;
@@ -75,7 +74,6 @@ static void many_of(int32_t n, int32_t q_len, bool invariant)
 static void many_sequences(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const int32_t n = strcmp(device_build(), "plain") == 0 ? 70000 : 3000;
     many_of(1025, 1, false);
     many_of(1025, 20, false);
@@ -88,7 +86,6 @@ static void many_sequences(void **state)
 static void last_rows(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     static const int32_t lens[] = { 1, 18 };
     pkv_backend *be = cuda_backend(NULL, 2);
     const struct cuda_shape shape = { PKV_F16, PKV_F16, 1, 1, 8, 16 };
@@ -127,7 +124,6 @@ static void last_rows(void **state)
 static void many_heads(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     static const struct {
         struct cuda_shape shape;
         int32_t q_len, kv_len;
@@ -155,7 +151,6 @@ static void many_heads(void **state)
 static void grids(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     device_launch few[8], many[8], held[8];
     struct cuda_seq seqs[100];
     for (int32_t b = 0; b < 100; b++) seqs[b] = (struct cuda_seq){ b, b == 7 ? 30 : 1, b % 19 };
@@ -214,7 +209,6 @@ static void workspace_sizes(void **state)
 static void workspace_border(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     static const struct cuda_seq seqs[] = { { 1, 1, 900 }, { 2, 20, 500 } };
     for (int i = 0; i < 2; i++) {
         pkv_backend *be = cuda_backend(NULL, i ? 160 : 7);
@@ -243,7 +237,6 @@ static void workspace_border(void **state)
 static void workspace_of_chunks(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     pkv_backend *be = cuda_backend(NULL, 2);
     size_t small = 0, large = 0;
     assert_int_equal(pkv_attn_workspace_invariant(be, 8, 2, 64, 64, 4, 1000, 64, &small), PKV_OK);

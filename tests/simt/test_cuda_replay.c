@@ -89,7 +89,6 @@ static int32_t n_steps(void)
 static void decode(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const struct cuda_shape shape = { PKV_F16, PKV_F16, 4, 2, 64, 16 };
     replayed(&shape, 2, false, n_steps());
 }
@@ -97,7 +96,6 @@ static void decode(void **state)
 static void decode_invariant(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const struct cuda_shape shape = { PKV_BF16, PKV_BF16, 4, 1, 64, 12 };
     replayed(&shape, 1, true, n_steps());
 }
@@ -105,7 +103,6 @@ static void decode_invariant(void **state)
 static void prefill(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const struct cuda_shape shape = { PKV_F16, PKV_BF16, 2, 1, 64, 16 };
     replayed(&shape, 40, false, n_steps());
 }
@@ -115,7 +112,6 @@ static void prefill(void **state)
 static void dirty_workspace(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const struct cuda_shape shape = { PKV_F16, PKV_F16, 4, 2, 64, 16 };
     struct rig r;
     make(&r, &shape, 40, false);
@@ -151,7 +147,6 @@ static void dirty_workspace(void **state)
 static void failed_call(void **state)
 {
     (void)state;
-    if (!cuda_has_kernel(PKV_F16, 64)) skip();
     const struct cuda_shape shape = { PKV_F16, PKV_F16, 4, 2, 64, 16 };
     struct rig r;
     make(&r, &shape, 40, false);
