@@ -118,8 +118,10 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace_invariant(
     const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim,
     int32_t max_seqs, int64_t max_keys, int32_t chunk, size_t *workspace_bytes);
 /* Make fresh memory a workspace, of any operation; once, and again after PKV_E_DEVICE. On CUDA the
- * results are right without, but a sequence's keys are then not shared among blocks of threads: one
- * long sequence takes far longer. On the CPU nothing happens. PKV_E_INVALID_ARG, PKV_E_DEVICE. */
+ * results are right without (but in memory that was a workspace before and was written to since),
+ * but a sequence's keys are then not shared among blocks of threads: one long sequence takes far
+ * longer. On the CPU nothing happens. PKV_E_INVALID_ARG (smaller than any workspace, too),
+ * PKV_E_DEVICE. */
 PKV_API PKV_NODISCARD pkv_status pkv_workspace_init(pkv_backend *be, void *workspace,
                                                     size_t workspace_bytes, void *stream);
 

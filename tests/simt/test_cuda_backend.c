@@ -200,13 +200,46 @@ static void failed_launch(void **state)
     pkv_backend_destroy(be);
 }
 
+/* ------------------------------------------------------------------ a workspace */
+
+/* The head alone is written, by work of the stream: when a graph is replayed, not when it is
+ * captured. Less memory than a head is none. */
+static void workspace(void **state)
+{
+    (void)state;
+    struct cuda_log log = { "" };
+    pkv_backend *be = cuda_backend(&log, 2);
+    const size_t head_bytes = sizeof(struct pkv__cuda_head), bytes = head_bytes + 64;
+    struct pkv__cuda_head *head = device_alloc(bytes);
+    unsigned char *got = malloc(bytes), *want = malloc(bytes);
+    assert_true(head && got && want);
+    memset(want, 0xff, bytes);
+    assert_int_equal(pkv_workspace_init(be, head, head_bytes - 1, NULL), PKV_E_INVALID_ARG);
+    assert_has(log.text, "workspace_init");
+    device_download(got, head, bytes);
+    assert_memory_equal(got, want, bytes);
+    device_capture_begin();
+    assert_int_equal(pkv_workspace_init(be, head, bytes, NULL), PKV_OK);
+    device_graph *graph = device_capture_end();
+    device_download(got, head, bytes);
+    assert_memory_equal(got, want, bytes);
+    assert_int_equal(device_graph_run(graph), 0);
+    device_download(got, head, bytes);
+    memset(want, 0, head_bytes);
+    ((struct pkv__cuda_head *)(void *)want)->magic = PKV__CUDA_WORKSPACE_MAGIC;
+    assert_memory_equal(got, want, bytes);
+    device_graph_free(graph);
+    device_free(head);
+    free(want);
+    free(got);
+    pkv_backend_destroy(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(configurations),
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(kernels),
-        cmocka_unit_test(failed_launch),
+        cmocka_unit_test(configurations), cmocka_unit_test(no_memory), cmocka_unit_test(kernels),
+        cmocka_unit_test(failed_launch),  cmocka_unit_test(workspace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,12 +126,19 @@ pkv_status pkv__cuda_attn_workspace(const pkv_backend *be, int32_t n_q_heads, in
     return PKV_OK;
 }
 
+/* Fills, for a copy would have to come from page-locked memory. The magic is last: what is half
+ * made is no workspace. */
 pkv_status pkv__cuda_workspace_init(pkv_backend *be, void *workspace, size_t bytes, void *stream)
 {
-    static const struct pkv__cuda_head zero = { .magic = PKV__CUDA_WORKSPACE_MAGIC };
-    (void)bytes;
-    return pkv__cuda_status(be, pkv__device_copy(workspace, &zero, sizeof(zero), stream),
-                            "workspace_init");
+    struct pkv__cuda_head *head = workspace;
+    if (bytes < sizeof(*head))
+        return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
+                           "workspace_init: %zu bytes, a workspace has at least %zu", bytes,
+                           sizeof(*head));
+    int code = pkv__device_fill(head, 0, sizeof(*head), stream);
+    if (code == 0)
+        code = pkv__device_fill(&head->magic, PKV__CUDA_MAGIC_BYTE, sizeof(head->magic), stream);
+    return pkv__cuda_status(be, code, "workspace_init");
 }
 
 /* ---------------------------------------------------------------- calls */

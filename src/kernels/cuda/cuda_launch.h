@@ -21,7 +21,8 @@ struct pkv__kernel_cost {
 
 /* The workspace begins with this, whatever the operation and the shape. */
 enum { PKV__CUDA_MAX_CTAS = 4096 };
-#define PKV__CUDA_WORKSPACE_MAGIC 0x4b565750u
+enum { PKV__CUDA_MAGIC_BYTE = 0x4b }; /* all bytes of the magic, which a fill writes */
+#define PKV__CUDA_WORKSPACE_MAGIC 0x4b4b4b4bu
 struct pkv__cuda_head {
     uint32_t magic;     /* set by pkv_workspace_init; else counters are not to be trusted, and no
                            item is shared between CTAs */
