@@ -17,7 +17,8 @@
 #define PKV_LAUNCH(kernel, n_blocks, n_threads, shared_bytes, stream, ...)                         \
     pkv__launch((kernel), (n_blocks), (n_threads), (shared_bytes), (stream), __VA_ARGS__)
 #define PKV_ALLOW_SHARED(kernel, bytes)                                                            \
-    ((int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
+    pkv__code_of(                                                                                  \
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
 
 #define PKV_DEV_SHARED(T, name, N) __shared__ T name[N]
 #define PKV_DEV_SHARED_DYN(T, name)                                                                \
@@ -26,6 +27,14 @@
 
 #define PKV_PREPARE(kernel, n_threads, shared_bytes, cost)                                         \
     pkv__prepare((kernel), (n_threads), (shared_bytes), (cost))
+
+/* An error is reported, and not found again by whoever asks the runtime next; errors that others
+ * have not asked for yet are left to them. */
+inline int pkv__code_of(cudaError_t error)
+{
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    return (int)error;
+}
 
 template <class... P, class Cost>
 int pkv__prepare(void (*kernel)(P...), int32_t n_threads, int32_t shared_bytes, Cost *cost)
@@ -38,10 +47,9 @@ int pkv__prepare(void (*kernel)(P...), int32_t n_threads, int32_t shared_bytes, 
     if (error == cudaSuccess)
         error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernel, n_threads,
                                                               (size_t)shared_bytes);
-    cudaGetLastError();
     cost->registers = of.numRegs;
     cost->blocks_per_sm = n;
-    return (int)error;
+    return pkv__code_of(error);
 }
 
 /* Not the launch in triple brackets: clang-format takes those apart. */
@@ -54,9 +62,7 @@ int pkv__launch(void (*kernel)(P...), int64_t n_blocks, int64_t n_threads, size_
     config.blockDim = dim3((unsigned)n_threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
-    cudaGetLastError(); /* the next call starts without it */
-    return (int)error;
+    return pkv__code_of(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...));
 }
 
 PKV_DEV int32_t pkv_thread()
