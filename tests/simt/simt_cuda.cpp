@@ -1,5 +1,6 @@
 /* The device of the CUDA backend (kernels/cuda/cuda_device.h), emulated: an SM 9.0 with few
- * multiprocessors, so that few blocks of threads make a grid. Copies and fills happen at once. */
+ * multiprocessors, so that few blocks of threads make a grid. Copies and fills happen at once. From
+ * the first device opened on, kernels have to be prepared. */
 #include "simt_cuda.h"
 #include "kernels/cuda/cuda_device.h"
 #include "simt_device.h"
@@ -70,6 +71,7 @@ void device_abandon(void)
 int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)
 {
     if (ordinal > 0) return 101; /* cudaErrorInvalidDevice */
+    simt::m.only_prepared = true;
     *caps = {};
     caps->sm = 90;
     caps->n_sms = n_sms;

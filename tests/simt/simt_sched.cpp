@@ -20,7 +20,7 @@ namespace
 
 constexpr size_t max_shared = 227 << 10, max_plain_shared = 48 << 10, max_params = 4096;
 
-/* Kernels that may have more dynamic shared memory than max_plain_shared, and how much. */
+/* Kernels that were prepared, and how much dynamic shared memory they may have. */
 std::map<const void *, size_t> &shared_allowances()
 {
     static std::map<const void *, size_t> allowances;
@@ -176,10 +176,12 @@ int check_launch(const launch_shape &s, const kernel_call &call)
     if (s.n_threads < warp_size || s.n_threads > 1024 || s.n_threads % warp_size)
         return refuse("%lld threads in a block; 32 to 1024, in whole warps",
                       (long long)s.n_threads);
+    const auto found = shared_allowances().find(call.id);
+    const bool prepared = found != shared_allowances().end();
+    if (m.only_prepared && !prepared)
+        return refuse("the kernel was not prepared: CUDA would load it now, which may wait");
     if (s.shared_bytes > max_plain_shared) {
-        const auto found = shared_allowances().find(call.id);
-        const size_t allowed =
-            found == shared_allowances().end() ? max_plain_shared : found->second;
+        const size_t allowed = prepared ? found->second : max_plain_shared;
         if (s.shared_bytes > allowed)
             return refuse("%zu bytes of shared memory, %zu are allowed; PKV_ALLOW_SHARED raises it "
                           "to at most %zu",

@@ -62,7 +62,8 @@ struct shared_array {
 struct machine {
     device_schedule_t schedule = {};
     device_totals totals = {};
-    bool failed = false; /* the launch is to end */
+    bool failed = false;        /* the launch is to end */
+    bool only_prepared = false; /* kernels that were not prepared are refused */
     char error[4096] = "";
 
     /* The launch. */

@@ -1,5 +1,6 @@
 /* The CUDA backend: made once for a device, read-only afterwards. */
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/table_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,20 +74,35 @@ static pkv_status open_device(const pkv_cuda_config *cfg, struct pkv__cuda *cuda
     return PKV_OK;
 }
 
-/* A variant that needs more shared memory than the device has is left out; one without code for the
- * device, or of which the runtime says anything else, ends it. */
+static pkv_status refuse_kernel(const pkv_cuda_config *cfg, const struct pkv__cuda *cuda,
+                                const char *name, int code)
+{
+    return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "backend: %s on %s: %s", name, cuda->caps.name,
+                       pkv__device_error_text(code));
+}
+
+/* A variant that does not fit into the device's shared memory or registers is left out; one without
+ * code for the device, or of which the runtime says anything else, ends it. */
 static pkv_status prepare_variants(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
 {
     for (int32_t i = 0; i < pkv__n_cuda_variants; i++) {
         const struct pkv__cuda_variant *v = &pkv__cuda_variants[i];
         if (v->shared_bytes > cuda->caps.shared_per_block) continue;
         const int code = v->prepare(&cuda->cost[i]);
-        if (code != 0)
-            return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "backend: %s on %s: %s", v->name,
-                               cuda->caps.name, pkv__device_error_text(code));
-        cuda->usable[i] = true;
+        if (code != 0) return refuse_kernel(cfg, cuda, v->name, code);
+        cuda->usable[i] = cuda->cost[i].blocks_per_sm > 0;
     }
     return PKV_OK;
+}
+
+/* All that is ever launched: the runtime loads a kernel when it is first asked for, and that may
+ * wait for the device. */
+static pkv_status prepare_kernels(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
+{
+    struct pkv__kernel_cost cost;
+    const int code = pkv__table_check_prepare(&cost);
+    if (code != 0) return refuse_kernel(cfg, cuda, "table_check", code);
+    return prepare_variants(cfg, cuda);
 }
 
 /* Kernels are prepared for the current device, which is the caller's again afterwards. */
@@ -97,7 +113,7 @@ static pkv_status prepare_device(const pkv_cuda_config *cfg, struct pkv__cuda *c
     if (code != 0)
         return pkv__refuse(&cfg->log, PKV_E_DEVICE, "backend: device %d: %s", cuda->caps.ordinal,
                            pkv__device_error_text(code));
-    const pkv_status status = prepare_variants(cfg, cuda);
+    const pkv_status status = prepare_kernels(cfg, cuda);
     (void)pkv__device_use(before, &ours);
     return status;
 }

@@ -45,7 +45,7 @@ struct pkv__cuda {
     struct pkv__device_caps caps;
     int32_t n_sms; /* that attention is spread over: of the device, or fewer */
     struct pkv__kernel_cost cost[PKV__CUDA_MAX_VARIANTS]; /* of each variant on this device */
-    bool usable[PKV__CUDA_MAX_VARIANTS];                  /* there is code for this device */
+    bool usable[PKV__CUDA_MAX_VARIANTS];                  /* it fits this device */
 };
 
 static inline const struct pkv__cuda *pkv__cuda_of(const pkv_backend *be)
@@ -55,7 +55,7 @@ static inline const struct pkv__cuda *pkv__cuda_of(const pkv_backend *be)
 /* CTAs of a variant that the device holds at once: the size of grids, whatever the batch. */
 static inline int64_t pkv__cuda_grid(const struct pkv__cuda *cuda, int32_t variant)
 {
-    return (int64_t)cuda->n_sms * pkv__max_i32(1, cuda->cost[variant].blocks_per_sm);
+    return (int64_t)cuda->n_sms * cuda->cost[variant].blocks_per_sm;
 }
 /* PKV_OK for code 0; else PKV_E_DEVICE, and the log says what failed. */
 pkv_status pkv__cuda_status(const pkv_backend *be, int code, const char *what);

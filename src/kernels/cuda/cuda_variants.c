@@ -106,6 +106,8 @@ const struct pkv__cuda_variant pkv__cuda_variants[] = {
     STATES_MERGE(BF16, bf16),
 };
 const int32_t pkv__n_cuda_variants = PKV_ARRAY_LEN(pkv__cuda_variants);
+_Static_assert(PKV_ARRAY_LEN(pkv__cuda_variants) <= PKV__CUDA_MAX_VARIANTS,
+               "a backend keeps the cost of each");
 
 int32_t pkv__cuda_variant_of(const struct pkv__cuda *cuda, pkv_op op, pkv_dtype dtype)
 {

@@ -95,6 +95,11 @@ PKV_GLOBAL(n_threads, ctas_per_sm) table_check_kernel(const pkv__cuda_check c)
 
 } // namespace
 
+extern "C" int pkv__table_check_prepare(struct pkv__kernel_cost *cost)
+{
+    return PKV_PREPARE(table_check_kernel, n_threads, 0, cost);
+}
+
 extern "C" int pkv__table_check_launch(const struct pkv__cuda_check *check, int64_t n_ctas,
                                        void *stream)
 {

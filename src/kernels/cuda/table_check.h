@@ -14,6 +14,7 @@ struct pkv__cuda_check {
     uint8_t all_keys; /* every key counts as visible, rows or not */
 };
 
+int pkv__table_check_prepare(struct pkv__kernel_cost *cost);
 int pkv__table_check_launch(const struct pkv__cuda_check *check, int64_t n_ctas, void *stream);
 
 #ifdef __cplusplus
