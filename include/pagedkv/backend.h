@@ -84,8 +84,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_backend_create_cpu(const pkv_cpu_config *cf
 typedef struct pkv_cuda_config {
     uint32_t struct_size;
     int32_t device;      /* ordinal; -1: the calling thread's current one */
-    int32_t max_sms;     /* streaming multiprocessors that attention is spread over; 0: all. Leaves
-                            some to other streams; in the default mode, other numbers, other bits */
+    int32_t max_sms;     /* a kernel starts no more blocks of threads than so many streaming
+                            multiprocessors hold at once; 0: all. Where they run is the device's
+                            choice; in the default mode, other numbers, other bits of attention */
     pkv_allocator alloc; /* for the handle; {NULL, NULL, NULL}: malloc family */
     pkv_logger log;
 } pkv_cuda_config;
