@@ -189,6 +189,22 @@ static void check_others(struct check *c, const struct attn_problem *p,
     }
 }
 
+/* A wrong length is the nearest right one, to the bit. */
+static void check_clamp(struct check *c, struct attn_instance *inst, const struct attn_result *r,
+                        const struct damage *d)
+{
+    struct attn_result right = { 0 };
+    if (d->bits != PKV_BAD_LENGTH) return;
+    const size_t bytes = (size_t)inst->problem->n_seqs * sizeof(int32_t);
+    int32_t *const kv_len = attn_take(inst, (int64_t)bytes, 0xff); /* the old ones are locked */
+    memcpy(kv_len, inst->kv_len, bytes);
+    kv_len[d->seq] = kv_len[d->seq] < 0 ? 0 : inst->k.block_tokens;
+    inst->batch.kv_len = inst->kv_len = kv_len;
+    CHECK(c, attn_call(c, inst, &right) == PKV_OK, "the nearest right length is refused");
+    attn_same_bits(c, inst->problem, &right, r, NULL, "a wrong length, not the nearest right one,");
+    attn_result_free(&right);
+}
+
 static void damaged(struct check *c)
 {
     struct attn_problem p = draw(c);
@@ -198,6 +214,7 @@ static void damaged(struct check *c)
     struct attn_layout layout = attn_draw_layout(c);
     if (rng_chance(&c->device_rng, 50)) attn_make_invariant(c, &p);
     layout.open = true;
+    if (c->seed % 2) layout.fill = 0; /* keys that come in sight tell how many they are */
     attn_build(c, &p, &layout, &inst);
     attn_routes(c, &inst, routes);
     CHECK(c, attn_call(c, &inst, &clean) == PKV_OK, "clean table refused");
@@ -226,6 +243,7 @@ static void damaged(struct check *c)
     status = attn_call(c, &inst, &r);
     CHECK(c, status == check_want(c, true), "without `bad`: status %s", pkv_status_name(status));
     check_others(c, &p, &clean, &r, &d, routes, "another sequence's bad table, not reported,");
+    check_clamp(c, &inst, &r, &d);
     attn_result_free(&r);
     attn_destroy(&inst);
     attn_result_free(&clean);
