@@ -14,8 +14,8 @@ ATTENTION = re.compile(r"attn_decode|prefill_kernel|mla_kernel")
 WITHOUT_PRODUCTS = re.compile(r"combine|scan|prefix|spans|merge|clear")
 # What the tests' kernels must have, so that a census that reads nothing is seen. Per file.
 EXPECTED = {"tensor_kernels.cu": {"HMMA": 2, "LDSM": 6, "MOVM": 2}, "copy_kernels.cu": {"LDGSTS": 1}}
-# Registers: four CTAs of 128 threads to an SM, three where 16 columns or dims beyond 128 need more; prefill
-# two, latent attention and all others one.
+# Registers: four CTAs of 128 threads to an SM, three where 16 columns or dims beyond 128 need more (of 64
+# threads, four of 8-bit codes); prefill two, latent attention and all others one.
 MOST_REGISTERS = ((re.compile(r"prefill_kernel"), 255, 2), (re.compile(r"mla_kernel"), 255, 1),
                   (DECODE, None, None), (re.compile(""), 128, 1))
 # Instructions per 16 tokens of 128 dims and 8 columns: 1,760 issue slots of an SM are there at 4.3 TB/s for
@@ -55,8 +55,10 @@ def registers_of(name):
         if pattern.search(name):
             break
     if most is None:
-        _, dims, tiles = decode_shape(name)
+        kind, dims, tiles = decode_shape(name)
         most, held = (128, 4) if dims <= 128 and tiles == 1 else (168, 3)
+        if dims > 128 and kind.endswith(",8>"):
+            most, held = 255, 4
     return most, held
 
 
