@@ -27,12 +27,13 @@
         .shared_bytes = SHARED, .covers = "rope f16 and bf16, all options",                        \
         .prepare = pkv__mla_##KERNEL##_prepare, .launch = pkv__mla_##KERNEL##_launch               \
     }
-/* Attention over long rows: dims of K and V up to DIM. */
+/* Attention over long rows: dims of K and V up to DIM, the smaller kernel's left out. */
 #define ATTN_PREFILL(DTYPE, bits, type, DIM)                                                       \
     {                                                                                              \
         .name = "attention_prefill_" #type "_" #DIM "_cuda", .op = PKV_OP_ATTENTION,               \
-        .dtype = PKV_##DTYPE, .dim_lo = 8, .dim_hi = DIM, .dim_step = 8,                           \
-        .n_threads = PKV__PREFILL_THREADS, .shared_bytes = PKV__PREFILL_SHARED(DIM, bits),         \
+        .dtype = PKV_##DTYPE, .dim_lo = (DIM) > 64 ? (DIM) / 2 + 8 : 8, .dim_hi = DIM,             \
+        .dim_step = 8, .n_threads = PKV__PREFILL_THREADS,                                          \
+        .shared_bytes = PKV__PREFILL_SHARED(DIM, bits),                                            \
         .covers = "many rows, dims up to " #DIM "; all options",                                   \
         .prepare = pkv__prefill_##type##_##DIM##_prepare,                                          \
         .launch = pkv__prefill_##type##_##DIM##_launch                                             \
