@@ -488,6 +488,8 @@ static void test_refusals(void **state)
           "up to 8 parts" },
         { { PKV_I8, PKV_F16, PKV_F16, 7, 72, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
           "exceed 512" },
+        { { PKV_F16, PKV_F16, PKV_F16, 1, 64, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
+          "exceed 2^31 - 1" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -502,10 +504,41 @@ static void test_refusals(void **state)
             c.qr.data = (char *)c.q.data + 1024;
             c.out.data = (char *)c.q.data + 2048;
         }
+        if (strstr(wrong[i].why, "2^31")) c.q.n_rows = c.qr.n_rows = c.out.n_rows = 1 << 30;
         assert_int_equal(pkv_attn_mla_run(c.be, &c.q, &c.qr, &c.k, &c.v, &c.batch, &c.opts,
                                           c.workspace, c.workspace_bytes, NULL, &c.out, &c.lse),
                          PKV_E_UNSUPPORTED);
         if (!strstr(c.log.text, wrong[i].why)) fail_msg("case %zu: \"%s\"", i, c.log.text);
+        destroy(&c);
+    }
+}
+
+/* Keys that end at 2^31 - 1, all of them one row; only those in the window are looked at. */
+static void test_last_keys(void **state)
+{
+    static const struct shape shape = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 32,    3,
+                                        64,      1,       { 1 },   { 1 }, 2,  false, false };
+    (void)state;
+    for (int has_table = 0; has_table < 2; has_table++) {
+        struct call c;
+        build(&c, &shape);
+        c.k.block_tokens = c.v.block_tokens = INT32_MAX;
+        c.k.token_stride = c.v.token_stride = 0;
+        c.opts.window_left = 40;
+        const int32_t last = INT32_MAX;
+        c.batch.kv_len = upload(&c, &last, 1);
+        if (!has_table) { /* its block becomes block 0 */
+            c.k.data = (char *)c.k.data + c.table[0] * c.k.block_stride * 2;
+            c.v.data = (char *)c.v.data + c.table[0] * c.v.block_stride * 2;
+            c.k.n_blocks = c.v.n_blocks = 1;
+            c.batch.table = NULL;
+        }
+        assert_device_ok(run(&c));
+        assert_int_equal(c.bad[0], 0);
+        for (int32_t i = 0; i < 3 * 64; i++) {
+            const double got = oracle_load(PKV_F16, c.out.data, i), want = c.latent[0][i % 64];
+            assert_true(fabs(got - want) <= 0x1p-10 * fabs(want));
+        }
         destroy(&c);
     }
 }
@@ -518,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_ragged),     cmocka_unit_test(test_no_keys),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_far),
         cmocka_unit_test(test_bad_table),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_last_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ PKV_DEV mla_sequence mla_sequence_of(const struct pkv__cuda_mla &c, int32_t seq,
     if (!sight.q_pos) keys = pkv__sight_hull(sight, 0, cut.q_len);
     q.n_items = (int32_t)(((int64_t)cut.q_len * c.attn.q.n_heads + MLA_QUERIES - 1) / MLA_QUERIES);
     q.tile_lo = keys.lo / MLA_KEYS;
-    q.n_tiles = keys.lo < keys.hi ? (keys.hi + MLA_KEYS - 1) / MLA_KEYS - q.tile_lo : 0;
+    q.n_tiles = keys.lo < keys.hi ? (keys.hi - 1) / MLA_KEYS + 1 - q.tile_lo : 0;
     return q;
 }
 
@@ -159,7 +159,7 @@ PKV_DEV void mla_set_item(const struct pkv__cuda_mla &c, mla_shared *s, const ml
         pkv__sight_of(c.attn.batch, c.attn.opts, seq, q.row0, q.q_len, q.kv_len);
     const pkv__keys keys = pkv__sight_hull(sight, row_lo, row_hi);
     const int32_t lo = keys.lo / MLA_KEYS;
-    const int32_t hi = pkv__keys_empty(keys) ? lo : (keys.hi + MLA_KEYS - 1) / MLA_KEYS;
+    const int32_t hi = pkv__keys_empty(keys) ? lo : (keys.hi - 1) / MLA_KEYS + 1;
     if (pkv_thread() != 0) return;
     mla_item &item = s->item;
     item.seq = seq;

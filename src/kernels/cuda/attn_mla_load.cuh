@@ -150,8 +150,9 @@ struct mla_ahead {
 
 PKV_DEV int32_t mla_fetch_id(const struct pkv__cuda_mla &c, const mla_item &item, int32_t tile)
 {
+    if (!item.ids || tile >= item.tile_hi) return 0; /* its keys may lie beyond 2^31 */
     const int32_t key = tile * MLA_KEYS + pkv_lane();
-    if (!item.ids || tile >= item.tile_hi || key >= item.kv_len) return 0;
+    if (key >= item.kv_len) return 0;
     return pkv_ldv_const<int32_t>(item.ids + mla_divide(key, c.by_block_tokens));
 }
 

@@ -62,6 +62,8 @@ static int32_t choose(const pkv_backend *be, const struct pkv__cuda_mla *m)
     else if (m->n_columns > PKV__MLA_LATENT) why = "parts, filled up to 16 codes, exceed 512";
     else if (is_codes(latent->dtype) && latent->n_heads > PKV__MLA_SCALE_PARTS)
         why = "codes have up to 8 parts";
+    else if (m->attn.q.n_rows * m->attn.q.n_heads > INT32_MAX)
+        why = "rows times query heads exceed 2^31 - 1";
     if (!why) return variant;
     (void)pkv__refuse(&be->log, PKV_E_UNSUPPORTED,
                       "mla: latent of %d x %d %s, rope %s, queries %s: %s", latent->n_heads,
