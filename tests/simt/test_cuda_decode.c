@@ -178,6 +178,49 @@ static void test_confined(void **state)
     pkv_backend_destroy(be);
 }
 
+/* A row that sees no key: zeros, and as lse its sink, even one that no logit can be. */
+static void test_odd_sinks(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 0 }, { 2, 3, 1 }, { 3, 1, 40 } };
+    static const float odd[4] = { INFINITY, NAN, -INFINITY, 3.f };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    (void)state;
+    cuda_build(&p, &plain, seqs, 3, 0);
+    float *sink = cuda_take(&p, sizeof odd);
+    memcpy(sink, odd, sizeof odd);
+    p.opts.sink = sink;
+    struct cuda_rows r = cuda_result(be, &p);
+    for (int32_t i = 0; i < 3; i++) /* of seqs[1] the last row alone sees a key */
+        for (int32_t h = 0; h < 4; h++) {
+            float lse;
+            memcpy(&lse, r.lse + (i * 4 + h) * 4, 4);
+            assert_true(isnan(odd[h]) ? isnan(lse) : lse == odd[h]);
+            for (int32_t d = 0; d < 64; d++)
+                assert_true(oracle_load(PKV_F16, r.o, (i * 4 + h) * 64 + d) == 0);
+        }
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* The smallest softcap that there is: logits are all but equal, the output is the mean of V. */
+static void test_tiny_softcap(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 1 } };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    (void)state;
+    cuda_build(&p, &plain, seqs, 1, 0);
+    memset(p.q.data, 0, 4 * 64 * 2);
+    p.opts.softcap = 0x1p-149f;
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_right(&p, &r);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
 /* Invariant mode: the bits of a sequence alone, in company, and on any number of multiprocessors.
  */
 static void test_invariant(void **state)
@@ -224,6 +267,18 @@ static void test_small_invariant_workspace(void **state)
     pkv_backend_destroy(be);
 }
 
+/* Memory too small for any workspace is refused, and not written behind. */
+static void test_small_init(void **state)
+{
+    pkv_backend *be = cuda_backend(NULL, 1);
+    const size_t bytes = sizeof(struct pkv__cuda_head);
+    void *memory = device_alloc(bytes - 64);
+    (void)state;
+    assert_int_equal(pkv_workspace_init(be, memory, bytes - 64, NULL), PKV_E_INVALID_ARG);
+    device_free(memory);
+    pkv_backend_destroy(be);
+}
+
 /* 8 MB at most up to dims of 128. */
 static void test_workspace_bytes(void **state)
 {
@@ -246,7 +301,8 @@ int main(void)
         cmocka_unit_test(test_fresh_workspace), cmocka_unit_test(test_hint),
         cmocka_unit_test(test_hidden_tiles),    cmocka_unit_test(test_confined),
         cmocka_unit_test(test_invariant),       cmocka_unit_test(test_small_invariant_workspace),
-        cmocka_unit_test(test_workspace_bytes),
+        cmocka_unit_test(test_workspace_bytes), cmocka_unit_test(test_odd_sinks),
+        cmocka_unit_test(test_tiny_softcap),    cmocka_unit_test(test_small_init),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,39 @@ static void last_rows(void **state)
     pkv_backend_destroy(be);
 }
 
+/* Keys that end at 2^31 - 1, all of them one row; only those in the window are looked at. */
+static void last_keys_of(pkv_backend *be, int32_t q_len, bool has_table, float softcap)
+{
+    const struct cuda_shape shape = { PKV_F16, PKV_F16, 1, 1, 64, 32 };
+    const struct cuda_seq seq = { 3, q_len, 25 };
+    struct cuda_problem p;
+    cuda_build(&p, &shape, &seq, 1, 0);
+    p.k.block_tokens = p.v.block_tokens = INT32_MAX;
+    p.k.token_stride = p.v.token_stride = 0;
+    p.kv_len[0] = INT32_MAX;
+    p.opts.window_left = 20;
+    p.opts.softcap = softcap;
+    if (!has_table) { /* its block becomes block 0 */
+        p.k.data = (char *)p.k.data + p.table[0] * p.k.block_stride * 2;
+        p.v.data = (char *)p.v.data + p.table[0] * p.v.block_stride * 2;
+        p.k.n_blocks = p.v.n_blocks = 1;
+        p.batch.table = NULL;
+    }
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_right(&p, &r);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+}
+static void last_keys(void **state)
+{
+    static const int32_t lens[] = { 1, 3, 18 };
+    (void)state;
+    if (!cuda_has_kernel(PKV_F16, 64)) skip();
+    pkv_backend *be = cuda_backend(NULL, 2);
+    for (int i = 0; i < 12; i++) last_keys_of(be, lens[i / 4], i % 2 == 1, i % 4 < 2 ? 0 : 5.f);
+    pkv_backend_destroy(be);
+}
+
 /* KT20: many more heads times rows than multiprocessors, on 1 to 4 of these. */
 static void many_heads(void **state)
 {
@@ -265,13 +298,10 @@ static void workspace_of_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_sequence),
-        cmocka_unit_test(many_sequences),
-        cmocka_unit_test(last_rows),
-        cmocka_unit_test(many_heads),
-        cmocka_unit_test(grids),
-        cmocka_unit_test(workspace_sizes),
-        cmocka_unit_test(workspace_border),
+        cmocka_unit_test(no_sequence),         cmocka_unit_test(many_sequences),
+        cmocka_unit_test(last_rows),           cmocka_unit_test(last_keys),
+        cmocka_unit_test(many_heads),          cmocka_unit_test(grids),
+        cmocka_unit_test(workspace_sizes),     cmocka_unit_test(workspace_border),
         cmocka_unit_test(workspace_of_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,9 +58,10 @@ template <class Shape>
 PKV_DEV void pkv__fetch_keys(const pkv__decode_item &item, pkv__decode_source<Shape> &s,
                              int32_t tile)
 {
-    const int32_t key = tile * PKV__TILE_KEYS + pkv_lane() % PKV__TILE_KEYS;
     s.place = { 0, 0, 0 };
-    if (tile < s.tile_hi && key < s.keys.hi) s.place = pkv__fetch(item.lookup, key);
+    if (tile >= s.tile_hi) return; /* its keys may lie beyond 2^31 */
+    const int32_t key = tile * PKV__TILE_KEYS + pkv_lane() % PKV__TILE_KEYS;
+    if (key < s.keys.hi) s.place = pkv__fetch(item.lookup, key);
 }
 
 template <class Shape, bool PLAIN>

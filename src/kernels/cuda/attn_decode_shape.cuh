@@ -27,7 +27,7 @@ PKV_DEV float pkv__weight(float z, int32_t bits)
     return pkv_exp2(fmaf(z, PKV_LOG2E, (float)bits));
 }
 
-/* What the columns of an item have in common with nobody. */
+/* What each column of an item has of its own. */
 struct pkv__column {
     int32_t row;     /* of the sequence; -1: there is no such column */
     int32_t head;    /* of q */

@@ -62,10 +62,11 @@ PKV_DEV void pkv__multiply_keys(float (&s)[Shape::NT][4], const unsigned char *s
     }
 }
 
-/* c * tanh(z / c); a power of infinity gives 1, of 0 gives -1. */
+/* c * tanh(z / c); a power of infinity gives 1, of 0 gives -1. A quotient of infinity, of a
+ * subnormal c, would make NaN of z = 0. */
 PKV_DEV float pkv__capped(float z, float cap)
 {
-    const float power = pkv_exp2(z * (2.f * PKV_LOG2E / cap));
+    const float power = pkv_exp2(z * fminf(2.f * PKV_LOG2E / cap, 0x1p127f));
     return cap * (1.f - 2.f * pkv_rcp(1.f + power));
 }
 

@@ -125,7 +125,9 @@ PKV_DEV void pkv__load_sequences(const struct pkv__cuda_attn &a, uint32_t *bad,
     pkv_syncthreads();
 }
 
-/* Go to the first sequence in the space that reaches into the span. All threads. */
+/* Stand in front of the first sequence in the space that reaches into the span, with no unit left:
+ * pkv__next_item goes on from there. Where the span began in sequences before these, it is the
+ * first one. All threads. */
 template <int THREADS> PKV_DEV void pkv__find_span(pkv__batch_space<THREADS> *space)
 {
     const pkv__seq_record &r = space->seqs[pkv_thread()];
