@@ -113,7 +113,8 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace(const pkv_backend *be, int32
                                                     int32_t v_dim, size_t *workspace_bytes);
 /* The same for calls with opts->invariant, of which CUDA keeps a state per chunk of keys: of
  * batches of at most max_seqs sequences and max_keys keys in all (the sum of kv_len). chunk: as
- * invariant_chunk. On the CPU: as above. */
+ * invariant_chunk. Sequences of a larger batch for which there is no state left are right, and have
+ * other bits. On the CPU: as above. PKV_E_INVALID_ARG: states beyond any memory, too. */
 PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace_invariant(
     const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim,
     int32_t max_seqs, int64_t max_keys, int32_t chunk, size_t *workspace_bytes);

@@ -276,6 +276,8 @@ static void workspace_of_chunks(void **state)
     assert_true(large > small);
     assert_int_equal(pkv_attn_workspace_invariant(be, 8, 2, 64, 64, 4, 1000, 63, &small),
                      PKV_E_INVALID_ARG);
+    assert_int_equal(pkv_attn_workspace_invariant(be, 8, 2, 64, 64, 4, INT64_MAX, 64, &small),
+                     PKV_E_INVALID_ARG);
     static const int32_t lens[][4] = { { 1000, 0, 0, 0 },
                                        { 250, 250, 250, 250 },
                                        { 1, 65, 129, 805 } };

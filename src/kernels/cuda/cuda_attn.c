@@ -84,7 +84,7 @@ static int64_t decode_grid(const struct pkv__cuda *cuda, int32_t variant)
     return n < fit ? n : fit; /* fit is below PKV__CUDA_MAX_CTAS */
 }
 
-/* Chunks of sequences that have several. */
+/* Chunks of sequences that have several. At most 2^58: a chunk has 64 keys and more. */
 static int64_t most_chunks(int32_t max_seqs, int64_t max_keys, int32_t chunk)
 {
     const int64_t whole = max_keys / chunk;
@@ -118,8 +118,12 @@ pkv_status pkv__cuda_attn_workspace(const pkv_backend *be, int32_t n_q_heads, in
         int64_t need = states_bytes(cuda, i);
         if (need > most) most = need;
         if (chunk == 0 || v->head_tiles == 0) continue;
-        need = most_chunks(max_seqs, max_keys, chunk) * n_kv_heads * most_column_tiles(v, group) *
-               slot_bytes(v);
+        const int64_t per_chunk = n_kv_heads * slot_bytes(v) * most_column_tiles(v, group);
+        if (__builtin_mul_overflow(most_chunks(max_seqs, max_keys, chunk), per_chunk, &need) ||
+            need > INT64_MAX / 2)
+            return pkv__refuse(&be->log, PKV_E_INVALID_ARG,
+                               "workspace: states of %lld keys in chunks of %d have no address",
+                               (long long)max_keys, chunk);
         if (need > most) most = need;
     }
     *bytes = pkv__align_up(sizeof(struct pkv__cuda_head) + (size_t)most, PKV_CACHE_LINE);
