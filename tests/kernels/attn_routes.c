@@ -135,6 +135,10 @@ void attn_cover_expect(void)
 void attn_cover_device(const struct check *c)
 {
     pkv_kernel_desc d = { .struct_size = sizeof(d) };
+    cover_absent("attention short", PKV_ISA_CUDA, PKV_BF16, "q-f16");
+    cover_absent("attention rows", PKV_ISA_CUDA, PKV_BF16, "q-f16");
+    cover_absent("attention mla", PKV_ISA_CUDA, PKV_BF16, "q-f16");
+    cover_absent("attention mla", PKV_ISA_CUDA, PKV_U4, "zeros");
     cover_require("attention short", PKV_ISA_CUDA, PKV_F16, PKV_U4);
     cover_require("attention mla", PKV_ISA_CUDA, PKV_F16, PKV_U4);
     for (int32_t i = 0; pkv_kernel_info(c->be, i, &d) == PKV_OK; i++)

@@ -180,12 +180,12 @@ static void run_once(struct check *c, int64_t seed)
                c->skip[0] ? " (skipped)" : "", c->shape);
 }
 
-/* An emulated device does about 10^8 simple instructions a second. */
+/* An emulated device does about 10^8 simple instructions a second: quick runs have fewer there. */
 static int64_t n_runs(const struct check *c, const struct options *o)
 {
     if (o->brief) return o->scale;
     const int n = o->quick ? c->current->n_quick : c->current->n_seeds;
-    const int share = check_on_device(c) ? 4 : 1;
+    const int share = o->quick && check_on_device(c) ? 4 : 1;
     return (int64_t)((n + share - 1) / share) * o->scale;
 }
 

@@ -9,7 +9,7 @@ enum { MAX_KINDS = 24, MAX_FEATURES = 48, MAX_WRONG = 128, MAX_LEVELS = PKV_ISA_
 
 struct feature {
     const char *name;
-    bool expected[PKV_DTYPE_COUNT];
+    bool expected[PKV_DTYPE_COUNT], absent[MAX_LEVELS][PKV_DTYPE_COUNT];
     long n[MAX_LEVELS][PKV_DTYPE_COUNT];
 };
 
@@ -70,6 +70,16 @@ void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dt
     for (int t = first; t <= (int)last; t++) f->expected[t] = true;
 }
 
+void cover_absent(const char *what, pkv_isa isa, pkv_dtype dtype, const char *feature)
+{
+    find(what, feature)->absent[isa][dtype] = true;
+}
+
+static bool expected(const struct feature *f, int isa, int dtype)
+{
+    return f->expected[dtype] && !f->absent[isa][dtype];
+}
+
 void cover_require(const char *what, pkv_isa isa, pkv_dtype first, pkv_dtype last)
 {
     struct kind *k = find_kind(what);
@@ -102,14 +112,14 @@ static int print_line(const struct kind *k, int isa, int dtype, bool full)
     for (int i = 0; i < k->n_features; i++) {
         const struct feature *f = &k->features[i];
         const long n = f->n[isa][dtype];
-        if (n == 0 && !f->expected[dtype]) continue;
+        if (n == 0 && !expected(f, isa, dtype)) continue;
         if (at > 100) at = printf("\n%36s", "") - 1;
         at += printf(" %s %ld", f->name, n);
         empty += n == 0;
     }
     printf("\n");
     for (int i = 0; i < k->n_features && full; i++)
-        if (k->features[i].n[isa][dtype] == 0 && k->features[i].expected[dtype])
+        if (k->features[i].n[isa][dtype] == 0 && expected(&k->features[i], isa, dtype))
             printf("FAILED  %s %s %s was never run with: %s\n", k->name, pkv_isa_name((pkv_isa)isa),
                    pkv_dtype_name((pkv_dtype)dtype), k->features[i].name);
     return empty;

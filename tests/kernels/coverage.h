@@ -12,6 +12,8 @@
 void cover(const char *what, pkv_isa isa, pkv_dtype dtype, const char *feature);
 /* A full run must meet `feature` with every dtype of first .. last that it meets `what` with. */
 void cover_expect(const char *what, const char *feature, pkv_dtype first, pkv_dtype last);
+/* But not at this level, which refuses it. */
+void cover_absent(const char *what, pkv_isa isa, pkv_dtype dtype, const char *feature);
 /* A full run at level `isa` must meet `what` with every dtype of first .. last. */
 void cover_require(const char *what, pkv_isa isa, pkv_dtype first, pkv_dtype last);
 /* A unit at level `asked` went to the kernel `name`, though one of level `want` has to exist. */
