@@ -176,7 +176,7 @@ def kill(bench, mutant, hows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build-gcc", help="build folder (build-gcc)")
+    parser.add_argument("--build", default="build-simt", help="build folder (build-simt)")
     parser.add_argument("--builds", default=",".join(BUILDS), help="which of plain, race, asan")
     parser.add_argument("--only", default="", help="mutants whose name or file contains this")
     parser.add_argument("--check", action="store_true", help="only whether each can be applied")
