@@ -89,6 +89,8 @@ void check_access(const void *p, size_t bytes, access kind, site at);
 
 /* check_access, then the bytes. */
 void load(void *dst, const void *src, size_t bytes, site at);
+/* The same, but only the bytes of `used` (bit i: byte i) count as read; the others are poison. */
+void load_used(void *dst, const void *src, size_t bytes, uint32_t used, site at);
 void store(void *dst, const void *src, size_t bytes, site at);
 
 enum class atomic_op { add, inc, min_s, max_s, min_u, max_u, and_, or_, xor_, exch, cas };

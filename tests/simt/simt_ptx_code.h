@@ -89,7 +89,8 @@ struct ptx_instruction {
     int8_t n_types = 0;
     int8_t n_operands = 0;
     ptx_operand operand[5];
-    int32_t target = -1;          /* bra: index of an instruction */
+    uint32_t used = ~0u; /* ld: its bytes that anybody looks at; the rest is read for nothing */
+    int32_t target = -1; /* bra: index of an instruction */
     std::vector<int32_t> targets; /* brx.idx */
     const ptx_function *callee = nullptr;
     std::vector<int32_t>

@@ -71,7 +71,7 @@ void run_ld(frame &f, const ins &i)
     unsigned char value[max_access];
     if (i.has(m::param)) memcpy(value, param(f, i, 1, bytes), bytes);
     else if (i.has(m::local)) memcpy(value, pointer(f, i, 1, bytes), bytes);
-    else load(value, pointer(f, i, 1, bytes), bytes, i.at);
+    else load_used(value, pointer(f, i, 1, bytes), bytes, i.used, i.at);
     for (int j = 0; j < i.operand[0].n; j++) {
         uint64_t x = 0;
         memcpy(&x, value + (size_t)j * each, each);

@@ -56,11 +56,12 @@ void ptx_parser::label(const ptx_piece &p)
 
 void ptx_parser::directive(const ptx_piece &p)
 {
-    static const char *const ignored[] = { ".version", ".target",  ".address_size", ".pragma",
-                                           ".maxntid", ".reqntid", ".minnctapersm", ".maxnreg",
-                                           ".alias",   ".noreturn" };
+    static const char *const ignored[] = { ".version", ".target",  ".address_size",
+                                           ".maxntid", ".reqntid", ".minnctapersm",
+                                           ".maxnreg", ".alias",   ".noreturn" };
     for (const char *name : ignored)
         if (ptx_begins_with(p.text, name)) return;
+    if (ptx_begins_with(p.text, ".pragma")) return pragma(p);
     if (depth_ == 0 && p.text.find(".entry") != std::string::npos) return head(p, true);
     if (depth_ == 0 && p.text.find(".func") != std::string::npos) return head(p, false);
     if (ptx_begins_with(p.text, ".reg")) return registers(p);
@@ -69,6 +70,16 @@ void ptx_parser::directive(const ptx_piece &p)
         return;
     }
     variable(p);
+}
+
+/* Of the next load: where nvcc makes one wide load of a struct that has gaps, it says which bytes
+ * it is after. Other pragmas are about speed. */
+void ptx_parser::pragma(const ptx_piece &p)
+{
+    static const char *const used = "\"used_bytes_mask ";
+    const size_t at = p.text.find(used);
+    if (at != std::string::npos)
+        used_ = (uint32_t)strtoull(p.text.c_str() + at + strlen(used), nullptr, 0);
 }
 
 std::string ptx_parser::last_word(const std::string &text)
@@ -273,6 +284,8 @@ void ptx_parser::instruction(const ptx_piece &p)
     if (!ptx_takes_operands(opcode, i.n_operands))
         throw ptx_error(p.line,
                         "opcode " + opcode + " with " + std::to_string(i.n_operands) + " operands");
+    i.used = used_;
+    used_ = ~0u;
     const int place = places_.now();
     if (place >= 0) sites_.push_back({ function_, { function_->code.size(), place } });
     else i.at = { ptx_kept(module_.name), p.line };

@@ -53,13 +53,15 @@ class ptx_parser
     std::unordered_map<std::string, int32_t> labels_;
     std::unordered_map<std::string, std::vector<std::string>> lists_; /* .branchtargets */
     std::vector<jump> jumps_;
-    std::string label_; /* the last one, which may name a list */
+    std::string label_;   /* the last one, which may name a list */
+    uint32_t used_ = ~0u; /* bytes of the next load */
 
     void take(const ptx_piece &p);
     void open(const ptx_piece &p);
     void close(const ptx_piece &p);
     void label(const ptx_piece &p);
     void directive(const ptx_piece &p);
+    void pragma(const ptx_piece &p);
     static std::string last_word(const std::string &text);
 
     struct declared {

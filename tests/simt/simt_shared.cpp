@@ -124,6 +124,22 @@ void load(void *dst, const void *src, size_t bytes, site at)
     memcpy(dst, src, bytes);
 }
 
+void load_used(void *dst, const void *src, size_t bytes, uint32_t used, site at)
+{
+    const uint32_t all = bytes < 32 ? (1u << bytes) - 1 : ~0u;
+    if ((used & all) == all) return load(dst, src, bytes, at);
+    const char *from = static_cast<const char *>(src);
+    check_alignment(src, bytes, at);
+    memset(dst, 0xff, bytes);
+    for (size_t i = 0, end; i < bytes; i = end) {
+        end = i + 1;
+        if (!(used >> i & 1u)) continue;
+        while (end < bytes && used >> end & 1u) end++;
+        if (watcher.access) watcher.access(from + i, end - i, access::load, at);
+        memcpy(static_cast<char *>(dst) + i, from + i, end - i);
+    }
+}
+
 void store(void *dst, const void *src, size_t bytes, site at)
 {
     check_access(dst, bytes, access::store, at);

@@ -439,6 +439,10 @@ void control_and_memory(void **)
           "shut: bar.warp.sync -1; mov.u64 e, ours; cvta.shared.u64 e, e; ld.u32 d, [e+8];"
           "cvta.to.shared.u64 f, e; ld.shared.u32 r, [f+8]; cvt.u64.u32 e, r; add.u64 d, d, e;",
           21, 0, 0, 42 },
+        { "@q bra done; st.shared.v2.u32 [ours], {r0, r1}; st.shared.u32 [ours+12], r2;"
+          ".pragma \"used_bytes_mask 61695\"; ld.shared.v4.u32 {r, s, t, r1}, [ours];"
+          "add.u32 r, r, s; add.u32 r, r, r1; cvt.u64.u32 d, r;",
+          5, 6, 7, 18 },
         { "{ .param .b32 x0; st.param.b32 [x0], r0; .param .b32 y0;"
           "call.uni (y0), twice, (x0); ld.param.b32 r, [y0]; } cvt.u64.u32 d, r;",
           21, 0, 0, 42 },
@@ -520,6 +524,12 @@ void launches_that_fail(void **)
         { "ld.shared.u32 r, [0];", "outside of every buffer" },
         { "st.local.u32 [mine+16], r0;", "outside of every variable of the thread" },
         { "ld.shared.u32 r, [ours];", "uninitialised shared memory" },
+        { "@q bra done; st.shared.u32 [ours], r0; .pragma \"used_bytes_mask 31\";"
+          "ld.shared.v2.u32 {r, s}, [ours];",
+          "uninitialised shared memory" },
+        { "@q bra done; st.shared.u32 [ours], r0; .pragma \"used_bytes_mask 15\";"
+          "ld.shared.v2.u32 {r, s}, [ours]; ld.shared.v2.u32 {r, s}, [ours];",
+          "uninitialised shared memory" }, /* of one load alone */
         { "ld.global.u64 d, [to+4];", "misaligned access: 8 bytes" },
         { "ld.global.u64 d, [to+8];", "outside of every buffer" },
         { "bar.sync 1;", "a barrier other than 0" },
