@@ -22,8 +22,9 @@ MOST_REGISTERS = ((re.compile(r"prefill_kernel"), 255, 2), (re.compile(r"mla_ker
 # 16 bits a number, 880 for 8, 440 for 4.
 LOOP_16_BITS, LOOP_CODES = 340, 450
 ATTENTION_OP = "0"  # PKV_OP_ATTENTION
-# 64 queries and two tiles of 32 keys of 640 numbers: latent attention is for GPUs with 227 KiB.
-LARGE = re.compile(r"attention_mla_")
+# 64 queries and two tiles of 32 keys of 640 numbers: latent attention is for GPUs with 227 KiB. So are long
+# rows of 256 dims in 16 bits, which elsewhere the decode kernels take.
+LARGE = re.compile(r"attention_mla_|attention_prefill_b?f16_256_")
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 
 
