@@ -62,9 +62,19 @@ std::map<uintptr_t, std::string> functions_of_program()
     return all;
 }
 
+/* Files are parsed when a kernel of theirs is launched first, since all kernels of the library are
+ * a lot of PTX; at once with PKV_PTX_ALL, so that one test sees whether all of it is understood. */
 struct library {
-    std::vector<std::shared_ptr<const ptx_module>> modules;
-    std::map<std::string, std::pair<const ptx_module *, std::string>> entries; /* by plain name */
+    struct file {
+        std::string path, text;
+        std::shared_ptr<const ptx_module> module; /* once parsed */
+    };
+    struct entry {
+        size_t file;
+        std::string name;
+    };
+    std::vector<file> files;
+    std::map<std::string, entry> entries; /* by plain name */
     std::map<uintptr_t, std::string> functions;
     std::string error;
 
@@ -74,27 +84,35 @@ struct library {
         std::istringstream paths(list ? list : "");
         if (!list) error = "the variable PKV_PTX names no files of PTX";
         for (std::string path; error.empty() && std::getline(paths, path, ':');) add(path);
+        for (size_t i = 0; error.empty() && getenv("PKV_PTX_ALL") && i < files.size(); i++)
+            parse(files[i]);
         functions = functions_of_program();
     }
 
     void add(const std::string &path)
     {
-        const std::string text = file_text(path.c_str());
-        if (text.empty()) {
-            error = path + ": cannot be read, or is empty";
-            return;
+        static const std::string mark = ".entry ";
+        files.push_back({ path, file_text(path.c_str()), nullptr });
+        const std::string &text = files.back().text;
+        if (text.empty()) error = path + ": cannot be read, or is empty";
+        for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
+            at += mark.size();
+            const std::string name = text.substr(at, text.find_first_of("( \t\n", at) - at);
+            entries[plain_name(name)] = { files.size() - 1, name };
         }
-        modules.push_back(ptx_parse(path.c_str(), text, error));
-        if (!modules.back()) return;
-        for (const auto &f : modules.back()->functions)
-            if (f.second->is_entry)
-                entries[plain_name(f.first)] = { modules.back().get(), f.first };
+    }
+
+    void parse(file &f)
+    {
+        if (f.module) return;
+        f.module = ptx_parse(f.path.c_str(), f.text, error);
+        f.text.clear();
     }
 };
 
-const library &all()
+library &all()
 {
-    static const library the;
+    static library the;
     return the;
 }
 
@@ -114,8 +132,11 @@ int ptx_launch(const void *kernel, const launch_shape &shape, const void *params
     if (function == all().functions.end()) return refuse("no symbol for the kernel: stripped?");
     const auto entry = all().entries.find(plain_name(function->second));
     if (entry == all().entries.end()) return refuse("no PTX for " + function->second);
-    const ptx_module &module = *entry->second.first;
-    const std::string &name = entry->second.second;
+    library::file &file = all().files[entry->second.file];
+    all().parse(file);
+    if (!all().error.empty()) return refuse(all().error);
+    const ptx_module &module = *file.module;
+    const std::string &name = entry->second.name;
     if (!stream_captures()) return ptx_run(module, name, shape, kernel, params, bytes);
     const char *from = static_cast<const char *>(params);
     const std::vector<char> copy(from, from + bytes);
