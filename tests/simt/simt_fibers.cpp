@@ -26,7 +26,7 @@ constexpr size_t guard_bytes = 4096;
 #ifdef SIMT_ASAN
 constexpr size_t stack_bytes = 256 << 10; /* redzones around every variable */
 #elif defined SIMT_PTX
-constexpr size_t stack_bytes = 256 << 10; /* a cell for each register of the PTX, which are many */
+constexpr size_t stack_bytes = 1 << 20; /* a cell for each register of the PTX, which are many */
 #else
 constexpr size_t stack_bytes = 64 << 10;
 #endif

@@ -13,9 +13,10 @@ namespace simt
 namespace
 {
 
-/* A frame lies on the 256 KiB of a thread's stack, together with those of the functions it calls.
- * PTX has a register for each value: a kernel of 10,000 instructions some 15,000. */
-constexpr size_t max_frame = 200 << 10;
+/* A frame lies on the 1 MiB of a thread's stack, together with those of the functions it calls.
+ * PTX has a register for each value: a kernel of 10,000 instructions some 15,000, the largest of
+ * the library 30,000. */
+constexpr size_t max_frame = 900 << 10;
 
 uint64_t &n_executed()
 {
