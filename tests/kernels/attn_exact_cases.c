@@ -333,6 +333,36 @@ static void far_scale(struct check *c)
     attn_free(&p);
 }
 
+/* ALiBi of a key further from its row than float counts: the distance is rounded once, and nothing
+ * else is where the slope is a power of two and logits are 0. Rows see the last key alone. */
+static void far_rows(struct check *c)
+{
+    struct attn_problem p = attn_usual(c);
+    struct attn_result r = { 0 };
+    p.n_q_heads = rng_int(&c->rng, 1, 4);
+    p.k_dim = p.v_dim = 8 * rng_int(&c->rng, 1, 16);
+    p.q_len[0] = c->seed % 2 ? rng_int(&c->rng, 33, 70) : 1;
+    p.kv_len[0] = rng_int(&c->rng, 1, 200);
+    attn_draw_option(c, &p, OPTION_DETACHED);
+    attn_draw_option(c, &p, OPTION_ALIBI);
+    const int32_t last = p.kv_len[0] - 1, ahead = (1 << 25) + rng_int(&c->rng, 1, 1 << 20);
+    attn_fill(c, &p);
+    for (int32_t i = 0; i < p.q_len[0]; i++) p.q_pos[i] = ahead + last;
+    p.pos0[0] = 0;
+    p.opts.window_left = ahead;
+    memset(p.q, 0, (size_t)p.n_rows * (size_t)(p.n_q_heads * p.k_dim) * sizeof(float));
+    run_and_keep(c, &p, &r);
+    for (int32_t i = 0; i < p.q_len[0]; i++)
+        for (int32_t h = 0; h < p.n_q_heads; h++) {
+            const float want = -p.alibi[h] * (float)ahead;
+            CHECK(c, lse_at(&p, &r, i, h) == want,
+                  "row %d of %d, %d behind: lse %.9g, must be %.9g", i, p.q_len[0], ahead,
+                  (double)lse_at(&p, &r, i, h), (double)want);
+        }
+    attn_result_free(&r);
+    attn_free(&p);
+}
+
 /* KT5: both bases say the same. */
 static void bases(struct check *c)
 {
@@ -366,6 +396,7 @@ const struct check_case attn_exact_cases[] = {
     { "attention", "no_weight", no_weight, 24, 8, TYPED_STORES },
     { "attention", "nan_without_weight", nan_without_weight, 12, 6, TYPED_STORES },
     { "attention", "far_scale", far_scale, 24, 8, TYPED_FLOATS },
+    { "attention", "far_rows", far_rows, 24, 8, TYPED_STORES },
     { "attention", "bases", bases, 20, 4, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -68,6 +68,7 @@ static struct cuda_rows run(struct setup *s, int64_t n_ctas)
     a.opts = p->opts;
     a.lse = p->lse;
     a.scale = 1.f / sqrtf((float)p->shape.dim);
+    a.cap_unit = pkv__cap_unit(p->opts.softcap);
     a.group = p->shape.n_q_heads / p->shape.n_kv_heads;
     a.rows = PKV__CUDA_ALL;
     a.head = s->head;

@@ -32,6 +32,16 @@ PKV_DEV void pkv__report(uint32_t *bad, uint32_t bit, int32_t seq, int32_t idx, 
     bad[3] = (uint32_t)value;
 }
 
+/* An id that may be used: outside of the store it is the null block; both are reported. */
+PKV_DEV int32_t pkv__checked_id(int32_t id, int32_t n_blocks, uint32_t *bad, int32_t seq,
+                                int32_t entry)
+{
+    if ((uint32_t)id - 1u < (uint32_t)n_blocks - 1u) return id;
+    const bool range = (uint32_t)id >= (uint32_t)n_blocks;
+    pkv__report(bad, range ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, seq, entry, id);
+    return 0;
+}
+
 PKV_DEV pkv__id_row pkv__ids_of(const pkv_attn_batch &b, int32_t seq)
 {
     if (!b.table) return { nullptr, 0 };

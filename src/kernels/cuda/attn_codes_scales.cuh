@@ -13,6 +13,7 @@
 #define PKV_ATTN_CODES_SCALES_CUH
 
 #include "kernels/cuda/attn_kv_types.cuh"
+#include "kernels/cuda/attn_numbers.cuh"
 #include "pagedkv/views.h"
 
 /* Scale and zero point of one key. */
@@ -43,19 +44,6 @@ PKV_DEV pkv__numbers pkv__load_numbers(const pkv_kv_view &view, int32_t head, in
 struct pkv__row_numbers {
     float scale[2], zero[2];
 };
-/* The largest power of two up to |scale|, for scales from 2^-126 up to below 2^127; beyond, what
- * is nearest. Neither NaN nor infinity breaks it: they have to reach the weights as they are. */
-PKV_DEV float pkv__scale_unit(float scale)
-{
-    const uint32_t exponent = pkv_float_bits(scale) >> 23 & 0xff;
-    return pkv_float_of_bits((exponent < 1 ? 1 : exponent > 253 ? 253 : exponent) << 23);
-}
-/* 1 / unit, exactly. */
-PKV_DEV float pkv__unit_inverse(float unit)
-{
-    return pkv_float_of_bits((254u << 23) - pkv_float_bits(unit));
-}
-
 /* The unit of a tile's scales, two in each lane as its rows are. All lanes come. */
 PKV_DEV float pkv__tile_unit(float first, float second)
 {

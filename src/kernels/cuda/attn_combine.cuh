@@ -30,7 +30,7 @@ template <class Shape> PKV_GLOBAL(Shape::THREADS) pkv__attn_combine(const struct
 {
     constexpr int32_t PIECES = Shape::D / 8;
     PKV_DEV_SHARED(pkv__batch_space<Shape::THREADS>, space, 1);
-    int64_t seen = 0;
+    int64_t seen = 0, mine = pkv_block(); /* items of all sequences: before this one, the next */
     if (pkv_thread() == 0) space->walk = { 0, 0, 0, 0 };
     pkv_syncthreads();
     while (space->walk.first < a.batch.n_seqs) {
@@ -43,11 +43,9 @@ template <class Shape> PKV_GLOBAL(Shape::THREADS) pkv__attn_combine(const struct
                 a, pkv__sight_of(a.batch, a.opts, space->first + s, r.cut.row0, r.cut.q_len,
                                  r.cut.kv_len));
             const int64_t n_items = w.n_units / w.n_chunks;
-            for (int64_t in_order = 0; in_order < n_items; in_order++) {
-                if ((seen + in_order) % pkv_n_blocks() != pkv_block()) continue;
+            for (; mine - seen < n_items; mine += pkv_n_blocks())
                 for (int32_t i = pkv_thread(); i < Shape::COLUMNS * PIECES; i += Shape::THREADS)
-                    pkv__combine_piece<Shape>(a, r, w, in_order, i / PIECES, i % PIECES);
-            }
+                    pkv__combine_piece<Shape>(a, r, w, mine - seen, i / PIECES, i % PIECES);
             seen += n_items;
         }
         pkv_syncthreads(); /* the records are read */

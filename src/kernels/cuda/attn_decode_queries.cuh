@@ -4,39 +4,6 @@
 
 #include "kernels/cuda/attn_decode_shape.cuh"
 
-/* 2^k, -126 <= k <= 127 */
-PKV_DEV float pkv__pow2(int32_t k)
-{
-    return pkv_float_of_bits((uint32_t)(k + 127) << 23);
-}
-/* The k by which a row of bf16 is multiplied on its way to halves, as 2^k, given back by the factor
- * of its column: its largest value comes to lie in [2^14, 2^15), so that whatever is not below
- * 2^-28 of it keeps all bits. 120: even the smallest bf16 become normal. Rows with an infinity, or
- * of zeros alone, stay. For products of bf16 rows stay as they are: K may be small where q is
- * large. */
-PKV_DEV int32_t pkv__half_shift(float largest)
-{
-    if (!(largest > 0) || largest > 3.4e38f) return 0;
-    const int32_t exponent = (int32_t)(pkv_float_bits(largest) >> 23) - 127;
-    return 14 - exponent < 120 ? 14 - exponent : 120;
-}
-
-template <class T> PKV_DEV void pkv__unpack8(float (&x)[8], uint4 bits)
-{
-    const uint32_t words[4] = { bits.x, bits.y, bits.z, bits.w };
-    PKV_UNROLL
-    for (int32_t i = 0; i < 4; i++) {
-        const float2 two = pkv_unpack2<T>(words[i]);
-        x[2 * i] = two.x;
-        x[2 * i + 1] = two.y;
-    }
-}
-template <class T> PKV_DEV uint4 pkv__pack8(const float (&x)[8])
-{
-    return make_uint4(pkv_pack2<T>(x[0], x[1]), pkv_pack2<T>(x[2], x[3]), pkv_pack2<T>(x[4], x[5]),
-                      pkv_pack2<T>(x[6], x[7]));
-}
-
 /* One query by one warp, lane i elements 8 i .. 8 i + 7; zeros where there is none. */
 template <class Shape>
 PKV_DEV void pkv__stage_query(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
@@ -51,21 +18,15 @@ PKV_DEV void pkv__stage_query(const struct pkv__cuda_attn &a, const pkv__decode_
                            column.head * a.q.head_stride + piece * 8;
         bits = pkv_ldv_const<uint4>(static_cast<const uint16_t *>(a.q.data) + at);
     }
-    float x[8];
     int32_t shift = 0;
     if (PKV_P_BITS<Product> != 0 && a.q.dtype == PKV_BF16) {
-        float largest = 0;
-        pkv__unpack8<__nv_bfloat16>(x, bits);
-        PKV_UNROLL
-        for (int32_t i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(x[i]));
-        shift = pkv__half_shift(pkv_warp_max(largest));
-        PKV_UNROLL
-        for (int32_t i = 0; i < 8; i++) x[i] *= pkv__pow2(shift);
-        bits = pkv__pack8<Product>(x);
+        shift = pkv__half_shift(pkv_warp_max(pkv__largest_of(bits)));
+        bits = pkv__halves_of(bits, pkv__pow2(shift));
     }
     if (piece * 8 < Shape::D) pkv_stv(to + piece * 16, bits);
     float sum = 0;
     if constexpr (Shape::Store::IS_CODES) {
+        float x[8];
         pkv__unpack8<Product>(x, bits);
         PKV_UNROLL
         for (int32_t i = 0; i < 8; i++) sum += x[i];

@@ -9,23 +9,10 @@
 #define PKV_ATTN_DECODE_SHAPE_CUH
 
 #include "kernels/cuda/attn_kv_types.cuh"
+#include "kernels/cuda/attn_numbers.cuh"
 #include "kernels/cuda/attn_rows.cuh"
 #include "kernels/cuda/attn_spans.cuh"
 #include "kernels/cuda/attn_visible.cuh"
-
-#define PKV_NEG_INF (-__builtin_inff())
-constexpr float PKV_LN2 = 0.693147180559945309f, PKV_LOG2E = 1.44269504088896341f;
-
-/* Weights are kept times 2^P_BITS: those of halves are then precise down to 2^-28 of the largest.
- * 14: a sum of two that are rounded up stays finite. bf16 has the exponents of float. */
-template <class Product> constexpr int32_t PKV_P_BITS = 0;
-template <> constexpr int32_t PKV_P_BITS<__half> = 14;
-
-/* e^z * 2^bits, z <= 0; of 0 exactly 2^bits. */
-PKV_DEV float pkv__weight(float z, int32_t bits)
-{
-    return pkv_exp2(fmaf(z, PKV_LOG2E, (float)bits));
-}
 
 /* What each column of an item has of its own. */
 struct pkv__column {

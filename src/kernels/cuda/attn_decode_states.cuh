@@ -30,19 +30,13 @@ PKV_DEV void pkv__write_out(const struct pkv__cuda_attn &a, int64_t row, int32_t
 PKV_DEV void pkv__finish(const struct pkv__cuda_attn &a, int64_t row, int32_t head, int32_t piece,
                          pkv__piece &state, int32_t p_bits)
 {
-    const float sink = a.opts.sink ? a.opts.sink[head] : PKV_NEG_INF;
-    const bool empty = state.l == 0; /* no key has weight: zeros and the sink, whatever that is */
-    const float m = fmaxf(state.m, sink);
-    const float finite = m == PKV_NEG_INF ? 0 : m, back = pkv__weight(state.m - finite, 0);
-    float l = state.l * back;
-    if (a.opts.sink) l += pkv__weight(sink - finite, p_bits);
+    const float sink = a.opts.sink ? a.opts.sink[head] : PKV_NEG_INF, unit = pkv__pow2(-p_bits);
+    const pkv__row_end end = pkv__end_of_row(state.m, state.l * unit, sink);
+    const bool empty = state.l == 0;
     PKV_UNROLL
-    for (int32_t i = 0; i < 8; i++) state.o[i] = empty ? 0 : state.o[i] * back / l;
+    for (int32_t i = 0; i < 8; i++) state.o[i] = empty ? 0 : state.o[i] * (end.by * unit);
     if (piece * 8 < a.out.dim) pkv__write_out(a, row, head, piece, state.o);
-    if (!a.lse.data || piece > 0) return;
-    const float lse = empty ? sink : fmaf(pkv_log2(l * pkv__pow2(-p_bits)), PKV_LN2, finite);
-    a.lse.data[row * a.lse.row_stride + head * a.lse.head_stride] =
-        a.lse.base2 ? lse * PKV_LOG2E : lse;
+    if (a.lse.data && piece == 0) pkv__put_lse(a.lse, row, head, end.lse);
 }
 
 /* ---------------------------------------------------------------- slots */

@@ -62,28 +62,21 @@ PKV_DEV void pkv__multiply_keys(float (&s)[Shape::NT][4], const unsigned char *s
     }
 }
 
-/* c * tanh(z / c); a power of infinity gives 1, of 0 gives -1. A quotient of infinity, of a
- * subnormal c, would make NaN of z = 0. */
-PKV_DEV float pkv__capped(float z, float cap)
-{
-    const float power = pkv_exp2(z * fminf(2.f * PKV_LOG2E / cap, 0x1p127f));
-    return cap * (1.f - 2.f * pkv_rcp(1.f + power));
-}
-
 /* Softcap and ALiBi. s[n][2 k + e]: key + 8 k of column 8 n + 2 t + e. */
 template <class Shape>
-PKV_DEV void pkv__adjust(float (&s)[Shape::NT][4], const pkv_attn_opts &opts,
+PKV_DEV void pkv__adjust(float (&s)[Shape::NT][4], const struct pkv__cuda_attn &a,
                          const pkv__decode_item &item, const unsigned char *shared, int32_t key)
 {
     const pkv__column *columns = reinterpret_cast<const pkv__column *>(shared + Shape::COLUMNS_AT);
-    if (opts.softcap > 0) {
+    if (a.opts.softcap > 0) {
         PKV_UNROLL
         for (int32_t n = 0; n < Shape::NT; n++) {
             PKV_UNROLL
-            for (int32_t i = 0; i < 4; i++) s[n][i] = pkv__capped(s[n][i], opts.softcap);
+            for (int32_t i = 0; i < 4; i++)
+                s[n][i] = pkv__capped(s[n][i], a.opts.softcap, a.cap_unit);
         }
     }
-    if (!opts.alibi) return;
+    if (!a.opts.alibi) return;
     PKV_UNROLL
     for (int32_t n = 0; n < Shape::NT; n++) {
         PKV_UNROLL
@@ -209,7 +202,7 @@ pkv__tile(const struct pkv__cuda_attn &a, const pkv__decode_item &item, unsigned
     if (PLAIN) {
         pkv__hide_others<Shape>(s, keys, key);
     } else {
-        pkv__adjust<Shape>(s, a.opts, item, shared, key);
+        pkv__adjust<Shape>(s, a, item, shared, key);
         word = pkv__column_word<Shape>(item, shared, tile);
         pkv__hide_by_word<Shape>(s, word);
     }

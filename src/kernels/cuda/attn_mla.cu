@@ -86,13 +86,6 @@ PKV_DEV void mla_walk(const struct pkv__cuda_mla &c, mla_shared *s, mla_running 
 }
 
 /* ---------------------------------------------------------------- the line of work */
-PKV_DEV pkv__divisor mla_divisor(int32_t d)
-{
-    uint32_t s = 0;
-    while ((int64_t)1 << s < d) s++;
-    return { (uint32_t)(((uint64_t)1 << (31 + s)) / (uint32_t)d + 1), 31 + s };
-}
-
 /* As attn_spans.cuh has it, without dividing again and again. */
 PKV_DEV void mla_set_line(mla_shared *s, pkv__line line)
 {
@@ -101,7 +94,7 @@ PKV_DEV void mla_set_line(mla_shared *s, pkv__line line)
     s->span_hi = pkv__span_begin(line, pkv_block() + 1);
     s->span_step = line.total / line.n_ctas;
     s->span_rest = (int32_t)(line.total % line.n_ctas);
-    s->by_ctas = mla_divisor(line.n_ctas);
+    s->by_ctas = pkv__divider_of(line.n_ctas);
 }
 /* pkv__span_owner. */
 PKV_DEV int32_t mla_owner(const mla_shared *s, int64_t x)
@@ -109,7 +102,7 @@ PKV_DEV int32_t mla_owner(const mla_shared *s, int64_t x)
     int32_t lo = 0, hi = s->n_ctas - 1;
     while (lo < hi) {
         const int32_t mid = (lo + hi + 1) / 2;
-        const int64_t begin = s->span_step * mid + mla_divide(s->span_rest * mid, s->by_ctas);
+        const int64_t begin = s->span_step * mid + pkv__quotient(s->span_rest * mid, s->by_ctas);
         if (begin <= x) lo = mid;
         else hi = mid - 1;
     }
@@ -153,8 +146,8 @@ PKV_DEV void mla_set_item(const struct pkv__cuda_mla &c, mla_shared *s, const ml
 {
     const int64_t all = (int64_t)q.q_len * c.attn.q.n_heads, first = (int64_t)index * MLA_QUERIES;
     const int32_t n = all - first < MLA_QUERIES ? (int32_t)(all - first) : MLA_QUERIES;
-    const int32_t row_lo = mla_divide((int32_t)first, c.by_heads);
-    const int32_t row_hi = mla_divide((int32_t)first + n - 1, c.by_heads) + 1;
+    const int32_t row_lo = pkv__quotient((int32_t)first, c.by_heads);
+    const int32_t row_hi = pkv__quotient((int32_t)first + n - 1, c.by_heads) + 1;
     const pkv__sight sight =
         pkv__sight_of(c.attn.batch, c.attn.opts, seq, q.row0, q.q_len, q.kv_len);
     const pkv__keys keys = pkv__sight_hull(sight, row_lo, row_hi);
@@ -177,7 +170,7 @@ PKV_DEV void mla_set_item(const struct pkv__cuda_mla &c, mla_shared *s, const ml
 
 template <class Store> PKV_DEV void mla_run_item(const struct pkv__cuda_mla &c, mla_shared *s)
 {
-    mla_running run = { { -MLA_INFINITY, -MLA_INFINITY }, { 0, 0 } };
+    mla_running run = { { PKV_NEG_INF, PKV_NEG_INF }, { 0, 0 } };
     mla_out o;
     PKV_UNROLL
     for (int32_t m = 0; m < MLA_M_TILES; m++)
@@ -238,7 +231,7 @@ template <class Store> PKV_GLOBAL(MLA_THREADS, 1) mla_kernel(const struct pkv__c
         const int32_t column = 16 * pkv_lane();
         s->places[pkv_lane()] = mla_places_of<Store>(c);
         s->p_copy[pkv_lane()] =
-            c.n_p_copies > 1 && column < c.n_columns ? mla_divide(column, c.by_part_pitch) : 0;
+            c.n_p_copies > 1 && column < c.n_columns ? pkv__quotient(column, c.by_part_pitch) : 0;
     }
     if (pkv_thread() == 0) {
         mla_set_line(s, line);

@@ -16,8 +16,9 @@
 #ifndef PKV_ATTN_MLA_CUH
 #define PKV_ATTN_MLA_CUH
 
-#include "kernels/cuda/attn_batch.cuh"
 #include "kernels/cuda/attn_mla.h"
+#include "kernels/cuda/attn_numbers.cuh"
+#include "kernels/cuda/attn_rows.cuh"
 #include "kernels/cuda/attn_spans.cuh"
 #include "kernels/cuda/attn_visible.cuh"
 #include "kernels/cuda/pkv_dev.cuh"
@@ -36,9 +37,6 @@ constexpr int32_t MLA_P_BYTES = MLA_KEYS * 2 + 16;
 constexpr int32_t MLA_P_COPY = MLA_QUERIES * MLA_P_BYTES;
 constexpr int32_t MLA_GROUPS = PKV__MLA_LATENT / 16 / MLA_WARPS; /* of 16 columns, per warp */
 constexpr int32_t MLA_ROWS_PER_WARP = MLA_KEYS / MLA_WARPS;      /* of a tile, to be copied */
-constexpr float MLA_LOG2E = 1.44269504088896340736f;
-constexpr float MLA_LN2 = 0.69314718055994530942f;
-constexpr float MLA_INFINITY = __builtin_inff();
 
 static_assert(MLA_KEYS == 32, "bits of a tile's keys are a word, its lanes are keys");
 static_assert(MLA_WARPS == 2 * MLA_M_TILES, "two warps to 16 queries: 16 keys each");
@@ -46,22 +44,21 @@ static_assert(MLA_PARTS <= MLA_WARPS, "a warp fetches the scales of a part");
 
 /* What a store type is to the products. Codes are told apart at run time: they are turned into f16
  * in one place, outside of the loops around mma.
- * P_UNIT: p lies in (0, 1] and would be subnormal in f16, and lose bits, from 2^-14 down; so P
- * holds p * 2^14, and O likewise. With a scale below 2 it still fits. */
+ * P_UNIT: what P, and O with it, are too large by. */
 struct mla_f16 {
     using product = __half;
     static constexpr bool IS_BF16 = false, IS_CODES = false;
-    static constexpr float P_UNIT = 16384.f;
+    static constexpr float P_UNIT = PKV_P_UNIT<product>;
 };
 struct mla_bf16 {
     using product = __nv_bfloat16;
     static constexpr bool IS_BF16 = true, IS_CODES = false;
-    static constexpr float P_UNIT = 1.f;
+    static constexpr float P_UNIT = PKV_P_UNIT<product>;
 };
 struct mla_codes {
     using product = __half;
     static constexpr bool IS_BF16 = false, IS_CODES = true;
-    static constexpr float P_UNIT = 16384.f;
+    static constexpr float P_UNIT = PKV_P_UNIT<product>;
 };
 
 /* What the line of work needs of a sequence. */
@@ -111,7 +108,7 @@ struct mla_shared {
      * compilers load neighbours together. */
     int64_t span_lo, span_hi, span_step;
     int32_t n_ctas, span_rest;
-    pkv__divisor by_ctas;
+    pkv__divider by_ctas;
     int64_t begin; /* of the next chunk of sequences, and its first one */
     int32_t first_seq;
     int32_t next_row, split; /* of attn_batch.cuh; whether items are shared */
@@ -137,15 +134,10 @@ PKV_DEV int32_t mla_fresh_lane()
     return pkv_shfl(pkv_lane(), pkv_lane());
 }
 
-PKV_DEV int32_t mla_divide(int32_t n, struct pkv__divisor by)
-{
-    return (int32_t)((uint64_t)(uint32_t)n * by.factor >> by.shift);
-}
-
 /* Where the 16-byte chunk of a row lies: those of one number of eight rows fill all banks. */
 PKV_DEV int32_t mla_at(int32_t row, int32_t pitch, int32_t chunk)
 {
-    return row * pitch + (((chunk & ~7) | ((chunk ^ row) & 7)) << 4);
+    return row * pitch + pkv__swizzled(row, chunk) * 16;
 }
 
 /* The same for what ldmatrix reads step by step, 16 columns or 32 bytes each: a lane's row and half
@@ -163,24 +155,6 @@ PKV_DEV int32_t mla_step_at(int32_t lane_at, int32_t step)
 template <class Store, class Shared> PKV_DEV auto mla_latent_tile(Shared *s, int32_t stage)
 {
     return s->latent[Store::IS_CODES ? 0 : stage] + 0;
-}
-
-/* e^x. Logits stay in natural units: their difference is exact where they are equal. */
-PKV_DEV float mla_exp(float x)
-{
-    return pkv_exp2(x * MLA_LOG2E);
-}
-
-/* 2^e, |e| <= 126. */
-PKV_DEV float mla_power(int32_t e)
-{
-    return pkv_float_of_bits((uint32_t)(e + 127) << 23);
-}
-/* e of 2^e <= x < 2^(e + 1), kept within what mla_power takes; x >= 0. */
-PKV_DEV int32_t mla_exponent(float x)
-{
-    const int32_t e = (int32_t)(pkv_float_bits(x) >> 23) - 127;
-    return e < -126 ? -126 : e > 126 ? 126 : e;
 }
 
 /* Of 16 queries of a warp's tiles a lane has two: g and g + 8. */

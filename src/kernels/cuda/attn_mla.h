@@ -21,11 +21,6 @@ enum {
     PKV__MLA_CODES_SHARED = 222208 /* the same, for stores of codes */
 };
 
-/* n / d for 0 <= n < 2^31 as n * factor >> shift. */
-struct pkv__divisor {
-    uint32_t factor, shift;
-};
-
 /* A call of pkv_attn_mla_run for kernels. */
 struct pkv__cuda_mla {
     struct pkv__cuda_attn attn; /* q: of the latent; k: the latent, v: the rotary part */
@@ -33,7 +28,7 @@ struct pkv__cuda_mla {
     int32_t part_pitch;              /* columns from part to part of the latent: attn_mla.cuh */
     int32_t n_columns, rope_columns; /* multiples of 16 */
     int32_t n_p_copies;              /* of codes: parts whose scales may differ; else 1 */
-    struct pkv__divisor by_block_tokens, by_heads, by_part_pitch;
+    struct pkv__divider by_block_tokens, by_heads, by_part_pitch;
 };
 
 /* What struct pkv__cuda_variant wants. Stores of f16, of bf16, of codes. */

@@ -64,7 +64,7 @@ PKV_DEV void mla_join_state(const float *state, mla_shared *s, mla_out &o)
     if (t < MLA_QUERIES) {
         const float own = s->max[0][t], other = state[MLA_STATE_MAX + t];
         const float sum = state[MLA_STATE_SUM + t];
-        const float f = own == other ? 1.f : mla_exp(-fabsf(own - other));
+        const float f = own == other ? 1.f : pkv__weight(-fabsf(own - other), 0);
         s->factor[t] = own > other ? f : -f; /* its sign says who shrinks */
         s->sum[0][t] = own > other ? fmaf(sum, f, s->sum[0][t]) : fmaf(s->sum[0][t], f, sum);
         s->max[0][t] = fmaxf(own, other);
@@ -111,23 +111,13 @@ PKV_DEV bool mla_share(const struct pkv__cuda_mla &c, mla_shared *s, mla_out &o)
 PKV_DEV float mla_finish_query(const struct pkv__cuda_mla &c, const mla_item &item, float max,
                                float sum, int32_t query)
 {
-    const int32_t at = item.first_query + query, row = mla_divide(at, c.by_heads);
+    const int32_t at = item.first_query + query, row = pkv__quotient(at, c.by_heads);
     const int32_t head = at - row * c.attn.q.n_heads;
-    const pkv_lse &lse = c.attn.lse;
     const float sink =
-        c.attn.opts.sink ? pkv_ldv_const<float>(c.attn.opts.sink + head) : -MLA_INFINITY;
-    float result = sink, factor = 0; /* without weight: nothing but the sink, and exactly that */
-    if (sum != 0) {
-        const float all = fmaxf(max, sink), from = all == -MLA_INFINITY ? 0.f : all;
-        const float own = mla_exp(max - from);
-        const float total = fmaf(sum, own, mla_exp(sink - from));
-        result = fmaf(pkv_log2(total), MLA_LN2, all);
-        factor = own / total;
-    }
-    if (lse.base2) result *= MLA_LOG2E;
-    if (lse.data)
-        lse.data[((int64_t)item.row0 + row) * lse.row_stride + head * lse.head_stride] = result;
-    return factor;
+        c.attn.opts.sink ? pkv_ldv_const<float>(c.attn.opts.sink + head) : PKV_NEG_INF;
+    const pkv__row_end end = pkv__end_of_row(max, sum, sink);
+    if (c.attn.lse.data) pkv__put_lse(c.attn.lse, (int64_t)item.row0 + row, head, end.lse);
+    return end.by;
 }
 
 PKV_DEV uint32_t mla_pack(bool bf16, float lo, float hi)
@@ -161,7 +151,7 @@ PKV_DEV void mla_write_out(const struct pkv__cuda_mla &c, mla_shared *s, float o
     const mla_places &places = s->places[lane];
     const pkv_tensor3 &out = c.attn.out;
     for (int32_t i = pkv_warp(); i < item.n_queries; i += MLA_WARPS) {
-        const int32_t at = item.first_query + i, row = mla_divide(at, c.by_heads);
+        const int32_t at = item.first_query + i, row = pkv__quotient(at, c.by_heads);
         unsigned char *to = static_cast<unsigned char *>(out.data) +
                             2 * (((int64_t)item.row0 + row) * out.row_stride +
                                  (at - row * out.n_heads) * out.head_stride);

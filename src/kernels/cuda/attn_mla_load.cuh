@@ -9,55 +9,31 @@
 /* First element of q in the 16-byte chunk of columns; -1: there are zeros. */
 PKV_DEV int32_t mla_q_element(const struct pkv__cuda_mla &c, int32_t chunk)
 {
-    const int32_t part = mla_divide(8 * chunk, c.by_part_pitch);
+    const int32_t part = pkv__quotient(8 * chunk, c.by_part_pitch);
     const int32_t d = 8 * chunk - part * c.part_pitch;
     return part < c.attn.k.n_heads && d < c.attn.k.dim ? part * c.attn.k.dim + d : -1;
 }
 
-PKV_DEV float mla_amax8(uint4 x, float amax)
-{
-    const uint32_t words[4] = { x.x, x.y, x.z, x.w };
-    PKV_UNROLL
-    for (int32_t i = 0; i < 4; i++) {
-        const float2 two = pkv_unpack2<__nv_bfloat16>(words[i]);
-        amax = fmaxf(amax, fmaxf(fabsf(two.x), fabsf(two.y)));
-    }
-    return amax;
-}
-/* bf16 to f16, multiplied by a power of two. */
-PKV_DEV uint32_t mla_to_f16(uint32_t two, float power)
-{
-    const float2 x = pkv_unpack2<__nv_bfloat16>(two);
-    return pkv_pack2<__half>(x.x * power, x.y * power);
-}
-
-/* A row of up to N * 32 chunks from registers to shared memory; a warp does it. From bf16 to f16 by
- * a power of two that brings its largest element just below the end of f16; returns the inverse. */
+/* A row of up to N * 32 chunks from registers to shared memory; a warp does it. Returns what undoes
+ * the factor of a row that goes from bf16 to f16. */
 template <int N>
 PKV_DEV float mla_put_row(unsigned char *to, int32_t lane, int32_t row, int32_t pitch,
                           const uint4 (&x)[N], int32_t n_chunks, bool to_f16)
 {
-    float power = 1, inverse = 1;
+    int32_t shift = 0;
     if (to_f16) {
-        float amax = 0;
+        float largest = 0;
         PKV_UNROLL
-        for (int32_t i = 0; i < N; i++) amax = mla_amax8(x[i], amax);
-        amax = pkv_warp_max(amax);
-        int32_t e = 15 - mla_exponent(amax);
-        if (e > 126) e = 126;
-        power = mla_power(e);
-        inverse = mla_power(-e);
+        for (int32_t i = 0; i < N; i++) largest = fmaxf(largest, pkv__largest_of(x[i]));
+        shift = pkv__half_shift(pkv_warp_max(largest));
     }
     PKV_UNROLL
     for (int32_t i = 0; i < N; i++) {
         const int32_t chunk = lane + 32 * i;
-        uint4 y = x[i];
-        if (to_f16)
-            y = make_uint4(mla_to_f16(y.x, power), mla_to_f16(y.y, power), mla_to_f16(y.z, power),
-                           mla_to_f16(y.w, power));
+        const uint4 y = to_f16 ? pkv__halves_of(x[i], pkv__pow2(shift)) : x[i];
         if (chunk < n_chunks) pkv_stv(to + mla_at(row, pitch, chunk), y);
     }
-    return inverse;
+    return pkv__pow2(-shift);
 }
 
 PKV_DEV const unsigned char *mla_q_row(const pkv_tensor3 &q, int64_t row, int32_t head)
@@ -78,7 +54,7 @@ template <class Store> PKV_DEV void mla_load_queries(const struct pkv__cuda_mla 
     for (int32_t i = pkv_warp(); i < n_rows; i += MLA_WARPS) {
         const bool exists = i < item.n_queries;
         const int32_t query = item.first_query + (exists ? i : 0);
-        const int32_t row = mla_divide(query, c.by_heads), head = query - row * c.attn.q.n_heads;
+        const int32_t row = pkv__quotient(query, c.by_heads), head = query - row * c.attn.q.n_heads;
         const unsigned char *latent = mla_q_row(c.attn.q, (int64_t)item.row0 + row, head);
         const unsigned char *rope = mla_q_row(c.q_rope, (int64_t)item.row0 + row, head);
         const uint4 none = make_uint4(0, 0, 0, 0);
@@ -106,7 +82,7 @@ PKV_DEV void mla_look(const struct pkv__cuda_mla &c, mla_shared *s, int32_t tile
     const int32_t i = pkv_thread();
     if (i >= MLA_QUERIES) return;
     const bool exists = i < item.n_queries && tile < item.tile_hi;
-    const int32_t row = mla_divide(item.first_query + (exists ? i : 0), c.by_heads);
+    const int32_t row = pkv__quotient(item.first_query + (exists ? i : 0), c.by_heads);
     const uint32_t seen = exists ? pkv__sight_word(s->sight, row, tile * MLA_KEYS) : 0;
     uint32_t any = seen, all = exists ? seen : ~0u;
     PKV_UNROLL
@@ -132,7 +108,7 @@ template <class Store> PKV_DEV mla_places mla_places_of(const struct pkv__cuda_m
     PKV_UNROLL
     for (int32_t i = 0; i < 2; i++) {
         const int32_t column = elements * (pkv_lane() + 32 * i);
-        const int32_t part = mla_divide(column, c.by_part_pitch);
+        const int32_t part = pkv__quotient(column, c.by_part_pitch);
         const int32_t d = column - part * c.part_pitch, left = k.dim - d;
         const int32_t there = part >= k.n_heads || left < 0 ? 0 : left < elements ? left : elements;
         places.at[i] = (part * k.head_stride + d) * bits / 8;
@@ -153,20 +129,15 @@ PKV_DEV int32_t mla_fetch_id(const struct pkv__cuda_mla &c, const mla_item &item
     if (!item.ids || tile >= item.tile_hi) return 0; /* its keys may lie beyond 2^31 */
     const int32_t key = tile * MLA_KEYS + pkv_lane();
     if (key >= item.kv_len) return 0;
-    return pkv_ldv_const<int32_t>(item.ids + mla_divide(key, c.by_block_tokens));
+    return pkv_ldv_const<int32_t>(item.ids + pkv__quotient(key, c.by_block_tokens));
 }
 
-/* The block of a key that somebody sees: whatever the table holds, one that exists. */
+/* The block of a key that somebody sees. */
 PKV_DEV int32_t mla_block_of(const struct pkv__cuda_mla &c, const mla_item &item, int32_t entry,
                              int32_t id)
 {
     if (!item.ids) return item.seq;
-    const bool range = (uint32_t)id >= (uint32_t)c.attn.k.n_blocks;
-    if (!range && id != 0) return id;
-    if (pkv_warp() == 0)
-        pkv__report(c.attn.opts.bad, range ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, item.seq, entry,
-                    id);
-    return 0;
+    return pkv__checked_id(id, c.attn.k.n_blocks, c.attn.opts.bad, item.seq, entry);
 }
 
 /* Start the copies of a tile, of the keys that somebody sees; the others become zeros. A warp has
@@ -181,7 +152,7 @@ PKV_DEV void mla_issue(const struct pkv__cuda_mla &c, mla_shared *s, int32_t til
     const int32_t lane = mla_fresh_lane(), key = tile * MLA_KEYS + lane;
     const uint32_t live = s->any[buffer][0] | s->any[buffer][1];
     const bool lives = live >> lane & 1u;
-    const int32_t entry = mla_divide(key, c.by_block_tokens);
+    const int32_t entry = pkv__quotient(key, c.by_block_tokens);
     const int64_t token = lives ? key - entry * k.block_tokens : 0;
     const int64_t block = lives ? mla_block_of(c, item, entry, ahead->id) : 0;
     const int32_t bits = !Store::IS_CODES ? 16 : k.dtype == PKV_U4 ? 4 : 8;

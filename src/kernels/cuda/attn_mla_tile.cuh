@@ -89,21 +89,15 @@ PKV_DEV void mla_latent_products(const struct pkv__cuda_mla &c, const mla_shared
     }
 }
 
-/* tanh, off by less than 2^-22. */
-PKV_DEV float mla_tanh(float x)
-{
-    return 1.f - 2.f * pkv_rcp(1.f + pkv_exp2(2 * MLA_LOG2E * x));
-}
-
 /* What comes between a product and its weight. */
 PKV_DEV float mla_adjust(const struct pkv__cuda_mla &c, const mla_shared *s, float z, int32_t query,
                          int32_t key)
 {
     const mla_item &item = s->item;
     const pkv_attn_opts &o = c.attn.opts;
-    if (o.softcap > 0) z = o.softcap * mla_tanh(z / o.softcap);
+    if (o.softcap > 0) z = pkv__capped(z, o.softcap, c.attn.cap_unit);
     if (o.alibi && query < item.n_queries && key < item.kv_len) {
-        const int32_t at = item.first_query + query, row = mla_divide(at, c.by_heads);
+        const int32_t at = item.first_query + query, row = pkv__quotient(at, c.by_heads);
         const float slope = pkv_ldv_const<float>(o.alibi + (at - row * c.attn.q.n_heads));
         z += slope * (float)pkv__sight_ahead(s->sight, row, key);
     }
@@ -131,17 +125,17 @@ PKV_DEV void mla_logits(const struct pkv__cuda_mla &c, mla_shared *s, int32_t ti
         const int32_t query = mla_query(lane, mla_m_tile(), side);
         const float f = s->latent_factor[query], r = s->rope_factor[query];
         const uint32_t seen = s->seen[buffer][query];
-        float largest = -MLA_INFINITY;
+        float largest = PKV_NEG_INF;
         PKV_UNROLL
         for (int32_t n = 0; n < 2; n++)
             for (int32_t i = 2 * side; i < 2 * side + 2; i++) {
                 const int32_t key = mla_key(lane, n, i);
                 float z = latent[n][i] * f + rope[n][i] * r;
-                const bool is_finite = fabsf(z) < MLA_INFINITY;
+                const bool is_finite = fabsf(z) < -PKV_NEG_INF;
                 all_finite = all_finite && is_finite;
                 out->finite |= (uint32_t)is_finite << key;
                 if (adjusted) z = mla_adjust(c, s, z, query, tile * MLA_KEYS + key);
-                out->z[n][i] = seen >> key & 1u ? z : -MLA_INFINITY;
+                out->z[n][i] = seen >> key & 1u ? z : PKV_NEG_INF;
                 largest = fmaxf(largest, out->z[n][i]);
             }
         largest = fmaxf(largest, pkv_shfl_xor(largest, 1));
@@ -174,7 +168,7 @@ PKV_DEV void mla_hide_odd_keys(mla_shared *s, int32_t stage, int32_t buffer, boo
     PKV_UNROLL
     for (int32_t n = 0; n < 2; n++)
         for (int32_t i = 0; i < 4; i++)
-            if (hidden >> mla_key(lane, n, i) & 1u && logit->z[n][i] > -MLA_INFINITY)
+            if (hidden >> mla_key(lane, n, i) & 1u && logit->z[n][i] > PKV_NEG_INF)
                 logit->z[n][i] = pkv_float_of_bits(0x7fc00000u);
 }
 
@@ -194,15 +188,13 @@ PKV_DEV void mla_put_scaled(mla_shared *s, int32_t lane, int32_t part, int32_t q
         }
     largest = fmaxf(largest, pkv_shfl_xor(largest, 1));
     largest = fmaxf(largest, pkv_shfl_xor(largest, 2));
-    const int32_t e = mla_exponent(largest);
-    const float down = mla_power(-e);
+    const float up = pkv__scale_unit(largest), down = pkv__unit_inverse(up);
     PKV_UNROLL
     for (int32_t n = 0; n < 2; n++)
         pkv_stv(s->p + part * MLA_P_COPY + query * MLA_P_BYTES + 2 * mla_key(lane, n, 0),
                 pkv_pack2<__half>(x[n][0] * down * mla_codes::P_UNIT,
                                   x[n][1] * down * mla_codes::P_UNIT));
-    if (lane % 4 == 0)
-        s->p_unit[part][mla_half_of_keys()][query] = mla_power(e) * (1.f / mla_codes::P_UNIT);
+    if (lane % 4 == 0) s->p_unit[part][mla_half_of_keys()][query] = up * (1.f / mla_codes::P_UNIT);
 }
 template <class Store>
 PKV_DEV void mla_put_p(const struct pkv__cuda_mla &c, mla_shared *s, int32_t lane, int32_t query,
@@ -229,13 +221,13 @@ PKV_DEV void mla_weights(const struct pkv__cuda_mla &c, mla_shared *s, const mla
         const int32_t query = mla_query(lane, mla_m_tile(), side);
         const float before = run->max[side];
         const float now = fmaxf(before, fmaxf(s->max[0][query], s->max[1][query]));
-        const float from = now == -MLA_INFINITY ? 0.f : now; /* nothing seen: all p are 0 */
-        const float factor = now == before ? 1.f : mla_exp(before - from);
+        const float from = now == PKV_NEG_INF ? 0.f : now; /* nothing seen: all p are 0 */
+        const float factor = now == before ? 1.f : pkv__weight(before - from, 0);
         float p[2][2], sum = 0;
         PKV_UNROLL
         for (int32_t n = 0; n < 2; n++)
             for (int32_t i = 0; i < 2; i++) {
-                p[n][i] = mla_exp(logit.z[n][2 * side + i] - from);
+                p[n][i] = pkv__weight(logit.z[n][2 * side + i] - from, 0);
                 sum += p[n][i];
             }
         mla_put_p<Store>(c, s, lane, query, p);

@@ -131,7 +131,7 @@ PKV_DEV void pkv__prefill_ready(const struct pkv__cuda_attn &a, const pkv__prefi
     for (int32_t h = 0; h < 2; h++) {
         run.to_logit[h] =
             run.plain ? m.marks->factor[pkv_warp() * 16 + pkv_lane() / 4 + 8 * h] : 1.f;
-        run.unit[h] = run.to_logit[h] * PKV__LOG2_OF_E;
+        run.unit[h] = run.to_logit[h] * PKV_LOG2E;
     }
 }
 

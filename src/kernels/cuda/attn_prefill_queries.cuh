@@ -64,41 +64,15 @@ PKV_DEV void pkv__prefill_describe(const struct pkv__cuda_attn &a, const pkv__pr
 }
 
 /* ---------------------------------------------------------------- Q */
-template <class T> PKV_DEV void pkv__prefill_unpack(float (&x)[8], uint4 bits)
-{
-    const uint32_t words[4] = { bits.x, bits.y, bits.z, bits.w };
-    PKV_UNROLL
-    for (int32_t i = 0; i < 4; i++) {
-        const float2 two = pkv_unpack2<T>(words[i]);
-        x[2 * i] = two.x;
-        x[2 * i + 1] = two.y;
-    }
-}
-template <class T> PKV_DEV uint4 pkv__prefill_pack8(const float (&x)[8])
-{
-    return make_uint4(pkv_pack2<T>(x[0], x[1]), pkv_pack2<T>(x[2], x[3]), pkv_pack2<T>(x[4], x[5]),
-                      pkv_pack2<T>(x[6], x[7]));
-}
-
-/* A row of bf16 on its way to halves, LANES lanes with 8 elements each: times the power of two that
- * puts its largest element into [2^14, 2^15), so that what is not below 2^-28 of it keeps all bits.
- * Rows of zeros, and rows that hold something not finite, stay. The result undoes it. */
+/* A row of bf16 to halves, LANES lanes with 8 elements each; what undoes the factor. */
 template <int32_t LANES> PKV_DEV float pkv__prefill_to_halves(uint4 &bits)
 {
-    float x[8], most = 0.f;
-    pkv__prefill_unpack<__nv_bfloat16>(x, bits);
+    float largest = pkv__largest_of(bits);
     PKV_UNROLL
-    for (int32_t i = 0; i < 8; i++) most = fmaxf(most, fabsf(x[i]));
-    PKV_UNROLL
-    for (int32_t by = 1; by < LANES; by *= 2) most = fmaxf(most, pkv_shfl_xor(most, by));
-    const int32_t exponent = pkv__prefill_exponent(most);
-    const int32_t up = most > 0.f && exponent < 128 ? 14 - exponent : 0;
-    const int32_t shift = up > 120 ? 120 : up;
-    const float by = pkv__prefill_pow2(shift);
-    PKV_UNROLL
-    for (int32_t i = 0; i < 8; i++) x[i] *= by;
-    bits = pkv__prefill_pack8<__half>(x);
-    return pkv__prefill_pow2(-shift);
+    for (int32_t by = 1; by < LANES; by *= 2) largest = fmaxf(largest, pkv_shfl_xor(largest, by));
+    const int32_t shift = pkv__half_shift(largest);
+    bits = pkv__halves_of(bits, pkv__pow2(shift));
+    return pkv__pow2(-shift);
 }
 
 /* The warp's 16 queries to shared memory, as products take them; zeros beyond their dim and their
@@ -108,7 +82,7 @@ PKV_DEV void pkv__prefill_load_queries(const struct pkv__cuda_attn &a, const pkv
                                        unsigned char *q, pkv__prefill_marks *marks)
 {
     constexpr int32_t LANES = S::D / 8, STEP = 32 / LANES;
-    constexpr bool HALVES = S::Weight::BITS > 0.f;
+    constexpr bool HALVES = PKV_P_BITS < typename S::T >> 0;
     const int32_t chunk = pkv_lane() % LANES;
     PKV_UNROLL
     for (int32_t r = 0; r < 16; r += STEP) {
@@ -127,7 +101,7 @@ PKV_DEV void pkv__prefill_load_queries(const struct pkv__cuda_attn &a, const pkv
         if constexpr (S::Store::IS_CODES) {
             float x[8];
             factor *= S::Store::unit();
-            pkv__prefill_unpack<typename S::T>(x, bits);
+            pkv__unpack8<typename S::T>(x, bits);
             PKV_UNROLL
             for (int32_t i = 0; i < 8; i++) sum += x[i];
             PKV_UNROLL

@@ -100,21 +100,6 @@ PKV_DEV bool pkv__prefill_arrive(const struct pkv__cuda_attn &a, const pkv__pref
 }
 
 /* ---------------------------------------------------------------- rows */
-/* Of one query: by what O becomes the output, and lse. */
-struct pkv__prefill_end {
-    float by, lse;
-};
-/* m: the largest logit, l: in units of its weight. The sink joins here, and nowhere else. */
-PKV_DEV pkv__prefill_end pkv__prefill_end_of(float m, float l, float sink)
-{
-    if (pkv__prefill_is_empty(m, l)) return { 0.f, sink };
-    const float most = fmaxf(m, sink), base = most == -INFINITY ? 0.f : most;
-    const float of_keys = pkv_exp2((m - base) * PKV__LOG2_OF_E);
-    const float of_sink = pkv_exp2((sink - base) * PKV__LOG2_OF_E);
-    const float sum = l * of_keys + of_sink;
-    return { of_keys * pkv_rcp(sum), most + PKV__LN_OF_2 * pkv_log2(sum) };
-}
-
 /* The warp's rows of the output, through its place of Q in shared memory. */
 template <class S>
 PKV_DEV void pkv__prefill_put_rows(const struct pkv__cuda_attn &a, const pkv__prefill_work &w,
@@ -136,12 +121,6 @@ PKV_DEV void pkv__prefill_put_rows(const struct pkv__cuda_attn &a, const pkv__pr
     pkv_syncwarp();
 }
 
-PKV_DEV void pkv__prefill_put_lse(const pkv_lse &lse, int64_t row, int32_t head, float value)
-{
-    lse.data[row * lse.row_stride + head * lse.head_stride] =
-        lse.base2 ? value * PKV__LOG2_OF_E : value;
-}
-
 /* to_logit: makes logits of m. */
 template <class S>
 PKV_DEV void pkv__prefill_finish(const struct pkv__cuda_attn &a, const pkv__prefill_work &w,
@@ -155,11 +134,11 @@ PKV_DEV void pkv__prefill_finish(const struct pkv__cuda_attn &a, const pkv__pref
         const bool here = query < w.n_queries;
         const pkv__prefill_place at = pkv__prefill_place_of(w, here ? query : 0);
         const float sink = a.opts.sink ? pkv_ldv_const<float>(a.opts.sink + at.head) : -INFINITY;
-        const pkv__prefill_end end =
-            pkv__prefill_end_of(st.m[h] * to_logit[h], st.l[h] * (1.f / S::Weight::UNIT), sink);
+        constexpr float UNIT = 1.f / PKV_P_UNIT<typename S::T>;
+        const pkv__row_end end = pkv__end_of_row(st.m[h] * to_logit[h], st.l[h] * UNIT, sink);
         if (here && a.lse.data && pkv_lane() % 4 == 0)
-            pkv__prefill_put_lse(a.lse, (int64_t)w.row0 + at.row, at.head, end.lse);
-        const float by = end.by * (1.f / S::Weight::UNIT);
+            pkv__put_lse(a.lse, (int64_t)w.row0 + at.row, at.head, end.lse);
+        const float by = end.by * UNIT;
         const bool empty = pkv__prefill_is_empty(st.m[h], st.l[h]);
         PKV_UNROLL
         for (int32_t j = 0; j < S::D / 8; j++) {

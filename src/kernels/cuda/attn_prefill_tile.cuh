@@ -13,38 +13,14 @@
 #define PKV_ATTN_PREFILL_TILE_CUH
 
 #include "kernels/cuda/attn_kv_types.cuh"
+#include "kernels/cuda/attn_numbers.cuh"
 #include "kernels/cuda/attn_prefill.h"
 #include "kernels/cuda/attn_rows.cuh"
 #include "kernels/cuda/attn_visible.cuh"
 
-constexpr float PKV__LOG2_OF_E = 1.44269504088896340736f, PKV__LN_OF_2 = 0.69314718055994530942f;
-
-/* 2^k, -126 <= k <= 127 */
-PKV_DEV float pkv__prefill_pow2(int32_t k)
-{
-    return pkv_float_of_bits((uint32_t)(k + 127) << 23);
-}
-/* The k with 2^k <= x < 2^(k + 1), for x > 0; -127 for 0 and subnormal x, 128 for infinity. */
-PKV_DEV int32_t pkv__prefill_exponent(float x)
-{
-    return (int32_t)(pkv_float_bits(x) >> 23) - 127;
-}
-
-/* What differs between the types of products. */
-template <class T> struct pkv__weight;
-template <> struct pkv__weight<__half> {
-    static constexpr float BITS = 14.f, UNIT = 16384.f;
-    static constexpr uint32_t EXPONENT = 0x7c00;
-};
-template <> struct pkv__weight<__nv_bfloat16> {
-    static constexpr float BITS = 0.f, UNIT = 1.f;
-    static constexpr uint32_t EXPONENT = 0x7f80;
-};
-
 template <class Store_, int32_t D_> struct pkv__prefill_shape {
     using Store = Store_;
     using T = typename Store::product;
-    using Weight = pkv__weight<T>;
     using Rows = pkv__tile_shape<2 * D_>;                 /* of products */
     using Stored = pkv__tile_shape<Store::row_bytes(D_)>; /* as in the store */
     static constexpr int32_t D = D_, KEYS = D <= 128 ? 64 : 32;
@@ -126,13 +102,6 @@ PKV_DEV void pkv__prefill_scores(float (&s)[S::KEYS / 8][4], const uint32_t (*in
 }
 
 /* ---------------------------------------------------------------- logits */
-PKV_DEV float pkv__softcap(float z, float cap)
-{
-    /* tanh x = 1 - 2 / (e^2x + 1), off by 2^-23 of its range */
-    const float e = pkv_exp2(2.f * PKV__LOG2_OF_E * (z / cap));
-    return cap * (1.f - 2.f * pkv_rcp(e + 1.f));
-}
-
 /* Are logits more than a factor times S? Then S becomes logits, and the factor 1. */
 template <class S> PKV_DEV bool pkv__prefill_is_plain(const struct pkv__cuda_attn &a)
 {
@@ -167,13 +136,16 @@ PKV_DEV void pkv__prefill_add_alibi(float (&s)[S::KEYS / 8][4], const pkv__prefi
     for (int32_t h = 0; h < 2; h++) {
         const float slope = marks->slope[row + 8 * h];
         const int32_t i = marks->row[row + 8 * h];
-        const float ahead = (float)(key0 - marks->at[row + 8 * h]);
+        /* Sums with it are exact up to 2^24; beyond, the distance is rounded once, from 64 bits. */
+        const int64_t from_row = key0 - marks->at[row + 8 * h], far = (1 << 24) - S::KEYS;
+        const bool near = plain && from_row >= -far && from_row <= far;
+        const float ahead = (float)from_row;
         PKV_UNROLL
         for (int32_t j = 0; j < S::KEYS / 8; j++) PKV_UNROLL
         for (int32_t e = 0; e < 2; e++) {
             const int32_t k = j * 8 + pkv_lane() % 4 * 2 + e;
             float by = ahead + (float)k;
-            if (!plain && i >= 0 && k < sight.kv_len - key0)
+            if (!near && i >= 0 && k < sight.kv_len - key0)
                 by = (float)pkv__sight_ahead(sight, i, key0 + k);
             s[j][2 * h + e] += slope * by;
         }
@@ -195,7 +167,7 @@ PKV_DEV void pkv__prefill_logits(float (&s)[S::KEYS / 8][4], const struct pkv__c
         for (int32_t j = 0; j < S::KEYS / 8; j++) PKV_UNROLL
         for (int32_t e = 0; e < 2; e++) {
             float z = s[j][2 * h + e] * factor;
-            if (a.opts.softcap > 0.f) z = pkv__softcap(z, a.opts.softcap);
+            if (a.opts.softcap > 0.f) z = pkv__capped(z, a.opts.softcap, a.cap_unit);
             s[j][2 * h + e] = z;
         }
     }
@@ -284,7 +256,7 @@ PKV_DEV void pkv__prefill_weights(float (&s)[S::KEYS / 8][4], pkv__prefill_state
         PKV_UNROLL
         for (int32_t j = 0; j < S::KEYS / 8; j++) PKV_UNROLL
         for (int32_t e = 2 * h; e < 2 * h + 2; e++) {
-            s[j][e] = pkv_exp2(fmaf(s[j][e] - base[h], unit[h], S::Weight::BITS));
+            s[j][e] = pkv_exp2(fmaf(s[j][e] - base[h], unit[h], (float)PKV_P_BITS<typename S::T>));
             sum += s[j][e];
         }
         st.l[h] += sum;

@@ -50,10 +50,10 @@ PKV_DEV void pkv__prefill_weigh_codes(float (&s)[S::KEYS / 8][4], pkv__prefill_s
         for (int32_t j = 0; j < S::KEYS / 8; j++)
             most = fmaxf(most, fmaxf(fabsf(s[j][2 * h]), fabsf(s[j][2 * h + 1])));
         most = pkv__quad_max(most);
-        const int32_t up = 14 - pkv__prefill_exponent(most);
+        const int32_t up = 14 - pkv__exponent(most);
         const int32_t shift = up < -126 ? -126 : up > 126 ? 126 : up;
-        const float by = pkv__prefill_pow2(shift);
-        unit[h] = pkv__prefill_pow2(-shift);
+        const float by = pkv__pow2(shift);
+        unit[h] = pkv__pow2(-shift);
         PKV_UNROLL
         for (int32_t j = 0; j < S::KEYS / 8; j++) {
             s[j][2 * h] *= by;
@@ -111,15 +111,18 @@ PKV_DEV void pkv__prefill_add_values(pkv__prefill_state<S> &st, const float (&s)
 }
 
 /* ---------------------------------------------------------------- V that is not finite */
+template <class T> constexpr uint32_t PKV_SPECIAL = pkv_kv_bf16::SPECIAL;
+template <> constexpr uint32_t PKV_SPECIAL<__half> = pkv_kv_f16::SPECIAL;
+
 /* Is one of the two infinite or NaN? */
 template <class T> PKV_DEV bool pkv__is_wild(uint32_t two)
 {
-    constexpr uint32_t ALL = pkv__weight<T>::EXPONENT;
+    constexpr uint32_t ALL = PKV_SPECIAL<T>;
     return (two & ALL) == ALL || (two >> 16 & ALL) == ALL;
 }
 template <class T> PKV_DEV uint32_t pkv__tamed(uint32_t two)
 {
-    constexpr uint32_t ALL = pkv__weight<T>::EXPONENT;
+    constexpr uint32_t ALL = PKV_SPECIAL<T>;
     if ((two & ALL) == ALL) two &= 0xffff0000u;
     if ((two >> 16 & ALL) == ALL) two &= 0xffffu;
     return two;

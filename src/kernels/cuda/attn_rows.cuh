@@ -16,27 +16,14 @@
 
 constexpr int32_t PKV__TILE_KEYS = 16;
 
-/* ---------------------------------------------------------------- quotients by block_tokens */
-/* n / by = n * mul >> 31 + shift, exactly, for 0 <= n < 2^31: shift = ceil(log2 by), and mul =
- * floor(2^(31 + shift) / by) + 1 is too large by at most 1, so that n * by * (mul's error) stays
- * below 2^(31 + shift). */
-struct pkv__divider {
-    int32_t by, shift;
-    uint32_t mul;
-};
-PKV_DEV pkv__divider pkv__divider_of(int32_t by)
-{
-    int32_t shift = 0;
-    while (by > (int64_t)1 << shift) shift++;
-    return { by, shift, (uint32_t)(((uint64_t)1 << (31 + shift)) / (uint64_t)by + 1) };
-}
-PKV_DEV int32_t pkv__quotient(int32_t n, pkv__divider d)
-{
-    return (int32_t)((uint64_t)(uint32_t)n * d.mul >> (31 + d.shift));
-}
-
 /* ---------------------------------------------------------------- where rows lie in shared memory
  */
+/* Piece `chunk` of a row of whole 128-byte lines, exchanged within its line. */
+PKV_DEV int32_t pkv__swizzled(int32_t row, int32_t chunk)
+{
+    return (chunk & ~7) | ((chunk ^ row) & 7);
+}
+
 /* Rows of ROW_BYTES, at conflict-free places for ldmatrix: eight rows' pieces of one column lie in
  * eight different groups of four banks. By exchanging pieces within each 128 bytes where rows are
  * whole such lines; else by rows 16 bytes further apart. */
@@ -51,7 +38,7 @@ template <int32_t ROW_BYTES> struct pkv__tile_shape {
 
     static PKV_DEV int32_t place(int32_t row, int32_t chunk)
     {
-        if (SWIZZLED) chunk = (chunk & ~7) | ((chunk ^ row) & 7);
+        if (SWIZZLED) chunk = pkv__swizzled(row, chunk);
         return row * PITCH + chunk * 16;
     }
     /* From a place in a tile that lies at a multiple of 128 bytes, an even chunk or the one behind
@@ -118,15 +105,11 @@ PKV_DEV pkv__place pkv__fetch(const pkv__lookup &l, int32_t key)
     const int32_t entry = pkv__quotient(key, l.block);
     return { pkv_ldv_const<int32_t>(l.ids + entry), key - entry * l.block.by, entry };
 }
-/* An id that may be used: outside of the store it is the null block, and reported. */
+/* The same of a lookup; without a table there is nothing to check. */
 PKV_DEV int32_t pkv__usable_id(const struct pkv__cuda_attn &a, const pkv__lookup &l, int32_t id,
                                int32_t entry)
 {
-    const uint32_t n_blocks = (uint32_t)a.k.n_blocks;
-    if ((uint32_t)id - 1u < n_blocks - 1u || !l.ids) return id;
-    pkv__report(a.opts.bad, (uint32_t)id >= n_blocks ? PKV_BAD_RANGE : PKV_BAD_NULL_BLOCK, l.seq,
-                entry, id);
-    return 0;
+    return l.ids ? pkv__checked_id(id, a.k.n_blocks, a.opts.bad, l.seq, entry) : id;
 }
 
 /* ---------------------------------------------------------------- copies */

@@ -146,7 +146,7 @@ pkv_status pkv__cuda_workspace_init(pkv_backend *be, void *workspace, size_t byt
 }
 
 /* ---------------------------------------------------------------- calls */
-static struct pkv__cuda_attn params_of(const struct pkv__attn_call *c, void *workspace)
+struct pkv__cuda_attn pkv__cuda_params_of(const struct pkv__attn_call *c, void *workspace)
 {
     struct pkv__cuda_head *head = workspace;
     struct pkv__cuda_attn a = { .q = *c->q,
@@ -156,6 +156,7 @@ static struct pkv__cuda_attn params_of(const struct pkv__attn_call *c, void *wor
                                 .batch = *c->batch,
                                 .opts = *c->opts,
                                 .scale = c->scale,
+                                .cap_unit = pkv__cap_unit(c->opts->softcap),
                                 .group = c->group,
                                 .rows = PKV__CUDA_ALL,
                                 .head = head,
@@ -180,7 +181,7 @@ pkv_status pkv__cuda_attn(pkv_backend *be, const struct pkv__attn_call *c, void 
     if (decode < 0) return PKV_E_UNSUPPORTED;
     if (c->batch->n_seqs == 0) return PKV_OK;
     const struct pkv__cuda_variant *v = &pkv__cuda_variants[decode];
-    struct pkv__cuda_attn a = params_of(c, workspace);
+    struct pkv__cuda_attn a = pkv__cuda_params_of(c, workspace);
     a.n_slots = (int64_t)(bytes - sizeof(struct pkv__cuda_head)) / slot_bytes(v);
     if (longer >= 0) a.rows = PKV__CUDA_SHORT;
     pkv_status status =

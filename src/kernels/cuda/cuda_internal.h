@@ -52,10 +52,12 @@ static inline const struct pkv__cuda *pkv__cuda_of(const pkv_backend *be)
 {
     return be->device_state;
 }
-/* CTAs of a variant that the device holds at once: the size of grids, whatever the batch. */
+/* CTAs of a variant that the device holds at once, as far as the workspace has counters for them:
+ * the size of grids, whatever the batch. */
 static inline int64_t pkv__cuda_grid(const struct pkv__cuda *cuda, int32_t variant)
 {
-    return (int64_t)cuda->n_sms * cuda->cost[variant].blocks_per_sm;
+    const int64_t n = (int64_t)cuda->n_sms * cuda->cost[variant].blocks_per_sm;
+    return n < PKV__CUDA_MAX_CTAS ? n : PKV__CUDA_MAX_CTAS;
 }
 /* PKV_OK for code 0; else PKV_E_DEVICE, and the log says what failed. */
 pkv_status pkv__cuda_status(const pkv_backend *be, int code, const char *what);
@@ -67,6 +69,8 @@ pkv_status pkv__cuda_attn_workspace(const pkv_backend *be, int32_t n_q_heads, in
 pkv_status pkv__cuda_workspace_init(pkv_backend *be, void *workspace, size_t bytes, void *stream);
 pkv_status pkv__cuda_attn(pkv_backend *be, const struct pkv__attn_call *c, void *workspace,
                           size_t bytes, void *stream);
+/* What kernels of attention get: all rows, no slots. k and v are set by the latent kernel. */
+struct pkv__cuda_attn pkv__cuda_params_of(const struct pkv__attn_call *c, void *workspace);
 const char *pkv__cuda_attn_name(const pkv_backend *be, const struct pkv__attn_call *c,
                                 int32_t q_len);
 /* cuda_mla.c */

@@ -38,11 +38,38 @@ struct pkv__cuda_head {
 #define PKV__CUDA_BOTH static inline
 #endif
 
+/* Quotients by one number, without dividing: n / by = n * mul >> shift, exactly, for 0 <= n < 2^31:
+ * with s = ceil(log2 by), shift = 31 + s, and mul = floor(2^shift / by) + 1 is too large by at most
+ * 1, so that n * by * (mul's error) stays below 2^shift. */
+struct pkv__divider {
+    int32_t by, shift;
+    uint32_t mul;
+};
+PKV__CUDA_BOTH struct pkv__divider pkv__divider_of(int32_t by)
+{
+    struct pkv__divider d = { by, 31, 0 };
+    while (by > (int64_t)1 << (d.shift - 31)) d.shift++;
+    d.mul = (uint32_t)(((uint64_t)1 << d.shift) / (uint32_t)by + 1);
+    return d;
+}
+PKV__CUDA_BOTH int32_t pkv__quotient(int32_t n, struct pkv__divider d)
+{
+    return (int32_t)((uint64_t)(uint32_t)n * d.mul >> d.shift);
+}
+
 /* Few rows: their queries are columns of the decode kernel. Of q_len and group alone, so that a
  * sequence's bits do not depend on its company. */
 PKV__CUDA_BOTH int pkv__cuda_is_short(int32_t q_len, int32_t group)
 {
     return q_len <= 1 || (int64_t)q_len * (group < 16 ? group : 16) <= 16;
+}
+
+/* What z is multiplied by to be the exponent of two in c * tanh(z / c), c > 0. It stays finite: a
+ * subnormal c would make NaN of z = 0. */
+PKV__CUDA_BOTH float pkv__cap_unit(float softcap)
+{
+    const float unit = 2.f * 1.44269504088896341f / softcap;
+    return unit < 0x1p127f ? unit : 0x1p127f;
 }
 
 /* Which sequences of a batch a launch takes. */
@@ -58,8 +85,8 @@ struct pkv__cuda_attn {
     pkv_kv_view k, v;
     pkv_attn_batch batch;
     pkv_attn_opts opts;
-    pkv_lse lse; /* data NULL: not wanted */
-    float scale;
+    pkv_lse lse;           /* data NULL: not wanted */
+    float scale, cap_unit; /* cap_unit: pkv__cap_unit of the softcap */
     int32_t group;
     enum pkv__cuda_rows rows;
     struct pkv__cuda_head *head; /* workspace */

@@ -13,18 +13,9 @@ pkv_status pkv__cuda_mla_workspace(const pkv_backend *be, int32_t n_q_heads, int
         if (cuda->usable[i] && pkv__cuda_variants[i].op == PKV_OP_ATTENTION_MLA &&
             pkv__cuda_grid(cuda, i) > n_ctas)
             n_ctas = pkv__cuda_grid(cuda, i);
-    if (n_ctas > PKV__CUDA_MAX_CTAS) n_ctas = PKV__CUDA_MAX_CTAS;
     *bytes =
         sizeof(struct pkv__cuda_head) + (size_t)n_ctas * 2 * PKV__MLA_STATE_FLOATS * sizeof(float);
     return PKV_OK;
-}
-
-/* floor(2^(31 + s) / d) + 1 with 2^s >= d is too large by less than 2^s / d: exact below 2^31. */
-static struct pkv__divisor divisor_of(int32_t d)
-{
-    uint32_t s = 0;
-    while ((INT64_C(1) << s) < d) s++;
-    return (struct pkv__divisor){ (uint32_t)((UINT64_C(1) << (31 + s)) / (uint32_t)d + 1), 31 + s };
 }
 
 static bool is_codes(pkv_dtype dtype)
@@ -42,7 +33,7 @@ static void lay_columns(struct pkv__cuda_mla *m)
     m->n_p_copies = is_codes(k->dtype) && own_scales ? k->n_heads : 1;
     m->n_columns = (int32_t)pkv__align_up((size_t)k->n_heads * (size_t)m->part_pitch, 16);
     m->rope_columns = (int32_t)pkv__align_up((size_t)m->attn.v.dim, 16);
-    m->by_part_pitch = divisor_of(m->part_pitch);
+    m->by_part_pitch = pkv__divider_of(m->part_pitch);
 }
 
 /* Which variant; -1: none, and the log says why. */
@@ -77,28 +68,17 @@ pkv_status pkv__cuda_mla(pkv_backend *be, const struct pkv__mla_call *c, void *w
 {
     const struct pkv__cuda *cuda = pkv__cuda_of(be);
     struct pkv__cuda_mla m = {
-        .attn = { .q = *c->attn.q,
-                  .out = *c->attn.out,
-                  .k = *c->attn.k,
-                  .v = *c->rope,
-                  .batch = *c->attn.batch,
-                  .opts = *c->attn.opts,
-                  .scale = c->attn.scale,
-                  .group = c->attn.group,
-                  .rows = PKV__CUDA_ALL,
-                  .head = workspace,
-                  .partials = (float *)((struct pkv__cuda_head *)workspace + 1) },
+        .attn = pkv__cuda_params_of(&c->attn, workspace),
         .q_rope = *c->q_rope,
-        .by_block_tokens = divisor_of(c->attn.k->block_tokens),
-        .by_heads = divisor_of(c->attn.q->n_heads),
+        .by_block_tokens = pkv__divider_of(c->attn.k->block_tokens),
+        .by_heads = pkv__divider_of(c->attn.q->n_heads),
     };
+    m.attn.v = *c->rope;
     (void)bytes;
-    if (c->attn.lse) m.attn.lse = *c->attn.lse;
     lay_columns(&m);
     const int32_t variant = choose(be, &m);
     if (variant < 0) return PKV_E_UNSUPPORTED;
     if (m.attn.batch.n_seqs == 0) return PKV_OK;
-    int64_t n_ctas = pkv__cuda_grid(cuda, variant);
-    if (n_ctas > PKV__CUDA_MAX_CTAS) n_ctas = PKV__CUDA_MAX_CTAS;
+    const int64_t n_ctas = pkv__cuda_grid(cuda, variant);
     return pkv__cuda_status(be, pkv__cuda_variants[variant].launch(&m, n_ctas, stream), "mla");
 }

@@ -8,8 +8,10 @@
  *   PKV_UNROLL                    in front of a loop whose trip count is a constant
  *   PKV_LAUNCH((kernel<...>), n_blocks, n_threads, shared_bytes, stream, args...)
  *                                 0, or what the device said. One dimension; whole warps, at most
- * 1024 threads. stream is a void * PKV_ALLOW_SHARED((kernel<...>), bytes) once before launches with
- * more than 48 KiB of dynamic shared memory, up to 227 KiB: 0, or what the device said
+ *                                 1024 threads. stream is a void *
+ *   PKV_ALLOW_SHARED((kernel<...>), bytes)
+ *                                 once before launches with more than 48 KiB of dynamic shared
+ *                                 memory, up to 227 KiB: 0, or what the device said
  *   PKV_PREPARE((kernel<...>), n_threads, shared_bytes, cost)
  *                                 PKV_ALLOW_SHARED, and what the kernel takes of the current device
  *                                 into a struct with int32_t registers, blocks_per_sm: 0, or what
@@ -44,7 +46,7 @@
  *   pkv_atomic_add_acq_rel(p, v)                     also orders memory, on the whole device
  *   pkv_atomic_inc_acq_rel(p, last)                  counts 0 .. last and then from 0 again: n
  *                                 arrivals with last = n - 1 leave 0. Who gets `last` came last,
- * and sees what the others wrote before they arrived
+ *                                 and sees what the others wrote before they arrived
  *
  * Copies from global to shared memory that run by themselves; each thread has groups of its own
  *   pkv_cp_async16(dst, src, n)   16 bytes, both aligned to 16: n (0 .. 16) from src, then zeros.
@@ -60,23 +62,26 @@
  *   pkv_ldm_x1_trans, ...         r[j] = elements [2t, 2t+1][g]
  *   pkv_movmatrix_trans(x)        x = elements [g][2t, 2t+1] of a matrix; result: [2t, 2t+1][g]
  *   pkv_mma16816<T>(d, a, b0, b1) d += a * b, in float; T is __half or __nv_bfloat16
- *       a 16 x 16: a[0] [g][2t, 2t+1], a[1] [g+8][2t, 2t+1], a[2] [g][2t+8, +9], a[3] [g+8][2t+8,
- * +9] b 16 x 8:  b0 [2t, 2t+1][g], b1 [2t+8, 2t+9][g] d 16 x 8:  d[0], d[1] [g][2t, 2t+1], d[2],
- * d[3] [g+8][2t, 2t+1]
+ *       a 16 x 16: a[0] [g][2t, 2t+1], a[1] [g+8][2t, 2t+1],
+ *                  a[2] [g][2t+8, 2t+9], a[3] [g+8][2t+8, 2t+9]
+ *       b 16 x 8:  b0 [2t, 2t+1][g], b1 [2t+8, 2t+9][g]
+ *       d 16 x 8:  d[0], d[1] [g][2t, 2t+1], d[2], d[3] [g+8][2t, 2t+1]
  *
  * Numbers
  *   pkv_add_rn(x, y) pkv_mul_rn(x, y) pkv_div_rn(x, y) pkv_sqrt_rn(x)
  *                                 rounded to nearest even, never fused with another, subnormals
  *                                 kept: the bits of the host, but for those of a NaN
  *   pkv_float_bits(x) pkv_float_of_bits(u)
- *   pkv_exp2(x) pkv_log2(x) pkv_rcp(x)  approximations, subnormals are zeros: never compare the
- * bits of a GPU with those of the emulator pkv_to_float(h), pkv_from_float<T>(x), pkv_pack2<T>(lo,
- * hi), pkv_unpack2<T>(bits) pkv_e4m3x2_to_f16x2(c), pkv_e5m2x2_to_f16x2(c)   two codes to two
- * halves, exactly
+ *   pkv_exp2(x) pkv_log2(x) pkv_rcp(x)
+ *                                 approximations, subnormals are zeros: never compare the bits of a
+ *                                 GPU with those of the emulator
+ *   pkv_to_float(h) pkv_from_float<T>(x) pkv_pack2<T>(lo, hi) pkv_unpack2<T>(bits)
+ *   pkv_e4m3x2_to_f16x2(c), pkv_e5m2x2_to_f16x2(c)
+ *                                 two codes to two halves, exactly
  *   PKV_E4M3_CVT                  true: the first of them is one instruction
  *   pkv_prmt(a, b, picks)         byte i is byte `picks >> 4 * i & 7` of the eight bytes of a and
- * b, a's first pkv_sub_f16x2(a, b)           two differences of halves, each rounded to nearest
- * even */
+ *                                 b, a's first
+ *   pkv_sub_f16x2(a, b)           two differences of halves, each rounded to nearest even */
 #ifndef PKV_DEV_CUH
 #define PKV_DEV_CUH
 

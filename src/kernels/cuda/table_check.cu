@@ -1,9 +1,10 @@
 /* The verdict on a batch without its K and V: kernels/table_check.c on the device.
  *
  *   CTA    walks the whole batch, a chunk of sequences at a time, one for each thread:
- * attn_batch.cuh. The first CTA reports what is wrong with rows and lengths warp   of the whole
- * grid: a part of the ids of a sequence of the chunk. Where there are fewer sequences than warps,
- * several share one: groups of 32 ids go round among them lane   one id
+ *          attn_batch.cuh. The first CTA reports what is wrong with rows and lengths
+ *   warp   of the whole grid: a part of the ids of a sequence of the chunk. Where there are fewer
+ *          sequences than warps, several share one: groups of 32 ids go round among them
+ *   lane   one id
  *
  * Shared: the chunk's rows and lengths. Limited by latency; the grid need not fill the device. */
 #include "kernels/cuda/attn_batch.cuh"
@@ -67,9 +68,7 @@ PKV_DEV void check_ids(const pkv__cuda_check &c, int32_t seq, const pkv__cut &cu
         const pkv__keys here = { (int32_t)first, end < keys.hi ? (int32_t)end : keys.hi };
         if (!ranges && !seen(s, here)) continue;
         const int32_t id = pkv_ldv_const<int32_t>(row.ids + entry);
-        if ((uint32_t)id >= (uint32_t)c.attn.k.n_blocks)
-            pkv__report(c.bad, PKV_BAD_RANGE, seq, (int32_t)entry, id);
-        else if (id == 0) pkv__report(c.bad, PKV_BAD_NULL_BLOCK, seq, (int32_t)entry, id);
+        pkv__checked_id(id, c.attn.k.n_blocks, c.bad, seq, (int32_t)entry);
     }
 }
 
