@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Mutation testing of the CUDA kernels: do the tests on the emulated device notice a wrong kernel?
 
-tests/simt/mutants.txt holds wrong versions of single lines, with the unit that shows them and the
-tests that should see them. Each is applied to a copy of src/kernels; the unit alone is compiled
-against it, as the build folder compiles it, and linked in front of the library of the other units.
-Then tests run until one fails, in the plain build, then with the race detector, then with
-AddressSanitizer: the mutant is killed. One that survives is a missing test, or is argued to change
-nothing (`why`), and then has to survive.
+tests/simt/mutants/*.txt hold wrong versions of single lines, with the unit that shows them and the
+tests that should see them. `file`, `unit` and `run` hold for the mutants below them; `old` stands once
+in the file, \\n is a line's end. `run check CASE[:TYPE] ...` are cases of check_kernels, `run test NAME
+...` programs test_cuda_NAME. `why`: the mutant changes nothing that anybody may see, and has to survive.
+
+Each is applied to a copy of src/kernels; the unit alone is compiled against it, as the build folder
+compiles it, and linked in front of the library of the other units. Then tests run until one fails, in
+the plain build, then with the race detector, then with AddressSanitizer: the mutant is killed. One that
+survives is a missing test, or is argued to change nothing, and then has to survive.
 
 Needs a build folder in which check_kernels_cuda_* and test_cuda_* are built. Nothing is written in
 the tree or the build folder.
@@ -28,7 +31,7 @@ from typing import NamedTuple
 
 import check_common as common
 
-LIST = "tests/simt/mutants.txt"
+LISTS = "tests/simt/mutants"
 BUILDS = ("plain", "race", "asan")
 LIMIT_S = 240  # of one test program; a mutant that waits for ever is killed by it
 
@@ -41,35 +44,35 @@ class Mutant(NamedTuple):
     old: str
     new: str
     why: str
-    line: int
+    place: str  # in which list
 
 
 class Wrong(Exception):
     pass
 
 
-def parse(text):
-    """The list: `file`, `unit` and `run` hold for the mutants below them, until the next `file`."""
+def parse(path):
+    """The mutants of one list."""
     mutants, at = [], {}
-    for number, line in enumerate(text.splitlines() + ["file -"], 1):
+    for number, line in enumerate(path.read_text().splitlines() + ["file -"], 1):
         if not line.strip() or line.startswith("#"):
             continue
         key, _, value = line.partition(" ")
         if key in ("file", "mutant") and "old" in at:
             if not {"file", "unit", "run", "mutant", "new"} <= at.keys():
-                raise Wrong(f"{LIST}:{number}: the mutant above lacks something")
+                raise Wrong(f"{path.name}:{number}: the mutant above lacks something")
             mutants.append(Mutant(at["mutant"], at["file"], at["unit"], tuple(at["run"]), at["old"], at["new"],
-                                  at.get("why", ""), at["line"]))
+                                  at.get("why", ""), at["place"]))
         if key == "file":
             at = {"file": value, "run": []}
         elif key == "mutant":
-            at = {k: at[k] for k in ("file", "unit", "run") if k in at} | {"mutant": value, "line": number}
+            at = {k: at[k] for k in ("file", "unit", "run") if k in at} | {"mutant": value, "place": f"{path.name}:{number}"}
         elif key == "run":
             at["run"] = at["run"] + [tuple(value.split())]
         elif key in ("unit", "old", "new", "why"):
             at[key] = value.replace("\\n", "\n")
         else:
-            raise Wrong(f"{LIST}:{number}: what is '{key}'?")
+            raise Wrong(f"{path.name}:{number}: what is '{key}'?")
     return mutants
 
 
@@ -77,9 +80,9 @@ def apply(root, mutant):
     """The text of the file with the change, which has to be possible in exactly one place."""
     text = (root / mutant.file).read_text()
     if text.count(mutant.old) != 1:
-        raise Wrong(f"{LIST}:{mutant.line}: '{mutant.old}' stands {text.count(mutant.old)} times in {mutant.file}")
+        raise Wrong(f"{mutant.place}: '{mutant.old}' stands {text.count(mutant.old)} times in {mutant.file}")
     if mutant.new == mutant.old:
-        raise Wrong(f"{LIST}:{mutant.line}: nothing changes")
+        raise Wrong(f"{mutant.place}: nothing changes")
     return text.replace(mutant.old, mutant.new)
 
 
@@ -116,7 +119,7 @@ class Bench:
             source.write_text(re.sub(r'#include ".*"', lambda _: f'#include "{include}"', text, count=1))
         made = self.scratch / f"{how}.o"
         words = shlex.split(entry["command"])
-        words = [w for w in words if w != "ccache"]
+        words = [w for w in words if w not in ("ccache", "-Werror")]
         words[1:1] = [f"-I{self.sources}"]
         words[words.index("-o") + 1] = str(made)
         words[-1] = str(source)
@@ -159,7 +162,7 @@ def kill(bench, mutant, hows):
     for how in hows:
         made, said = bench.compile(mutant, how)
         if made is None:
-            raise Wrong(f"{LIST}:{mutant.line}: {mutant.name} does not compile: {said[-600:]}")
+            raise Wrong(f"{mutant.place}: {mutant.name} does not compile: {said[-600:]}")
         linked = {}
         for target, args in programs(mutant, how):
             if target not in linked:
@@ -178,11 +181,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build-simt", help="build folder (build-simt)")
     parser.add_argument("--builds", default=",".join(BUILDS), help="which of plain, race, asan")
-    parser.add_argument("--only", default="", help="mutants whose name or file contains this")
+    parser.add_argument("--only", default="", help="mutants whose name, file or list contains this")
     parser.add_argument("--check", action="store_true", help="only whether each can be applied")
     args = parser.parse_args()
     root = common.ROOT if hasattr(common, "ROOT") else pathlib.Path(__file__).resolve().parent.parent
-    mutants = [m for m in parse((root / LIST).read_text()) if args.only in m.name or args.only in m.file]
+    mutants = [m for path in sorted((root / LISTS).glob("*.txt")) for m in parse(path)
+               if args.only in m.name or args.only in m.file or args.only in m.place]
     for mutant in mutants:
         apply(root, mutant)
     if args.check:
