@@ -98,12 +98,12 @@ typedef struct pkv_cuda_config {
         }                                                                                          \
     }
 
-/* A backend whose kernels run on a CUDA device of compute capability 8.0 or above. The device is
- * asked for its properties here and never again; calls are made with that device current.
- *   PKV_E_UNSUPPORTED  built without CUDA, no driver, no such device, too old a one, or one for
- *                      which this build has no code (the log says which)
- *   PKV_E_INVALID_ARG, PKV_E_ABI, PKV_E_NO_MEMORY, PKV_E_DEVICE
- * On failure *out is untouched. */
+/* A backend whose kernels, loaded here, run on a CUDA device of compute capability 8.0 or above. It
+ * is asked for its properties here and never again; calls are made with it current. The caller's
+ * current device and context stay as they are, other devices get no context.
+ *   PKV_E_UNSUPPORTED  no CUDA in this build, no driver, no such device, no code for it, too old
+ *   PKV_E_DEVICE       anything else the device says; PKV_E_INVALID_ARG, _ABI, _NO_MEMORY
+ * On failure *out is untouched, and the log has the reason. */
 PKV_API PKV_NODISCARD pkv_status pkv_backend_create_cuda(const pkv_cuda_config *cfg,
                                                          pkv_backend **out);
 /* NULL is fine. No call may be using the backend. */

@@ -81,10 +81,14 @@ int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)
     return 0;
 }
 
-int pkv__device_use(int32_t ordinal, int32_t *before)
+int pkv__device_run(int32_t ordinal, int (*work)(void *ctx), void *ctx)
 {
-    *before = 0;
-    return ordinal == 0 ? 0 : 101;
+    return ordinal == 0 ? work(ctx) : 101;
+}
+
+bool pkv__device_unsupported(int code)
+{
+    return code == 101 || code == DEVICE_NO_CODE;
 }
 
 const char *pkv__device_error_text(int code)

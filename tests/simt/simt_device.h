@@ -82,6 +82,9 @@ int32_t device_n_recorded(void);
 
 /* The launch after n others fails before it begins; later ones do not. */
 void device_refuse_launch(int32_t n);
+/* Preparing a kernel (PKV_PREPARE) fails with a code after n others. */
+enum { DEVICE_NO_CODE = 209 }; /* cudaErrorNoKernelImageForDevice */
+void device_refuse_prepare(int32_t n, int code);
 
 #ifdef __cplusplus
 }

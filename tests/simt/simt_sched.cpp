@@ -237,6 +237,7 @@ int allow_shared(const void *kernel_id, size_t bytes)
 {
     if (bytes > max_shared)
         return refuse("%zu bytes of shared memory; at most %zu", bytes, max_shared);
+    if (const int code = stream_prepares()) return code;
     shared_allowances()[kernel_id] = bytes;
     return 0;
 }

@@ -103,6 +103,7 @@ bool same_site(const site &a, const site &b);
 
 /* simt_stream.cpp: what tests do with launches in place of running them. */
 bool stream_refuses(); /* this one fails; m.error says so */
+int stream_prepares(); /* 0, or the code that preparing a kernel fails with, and m.error */
 bool stream_captures();
 void stream_adds(std::function<int()> node);
 bool stream_takes(const launch_shape &shape,

@@ -13,6 +13,8 @@ struct stream_tests {
     device_launch *recorded = nullptr;
     int32_t cap = 0, n = 0;
     int32_t refuse_after = -1; /* -1: never */
+    int32_t unprepared_after = -1;
+    int unprepared_code = 0;
     device_graph *capture = nullptr;
 };
 
@@ -37,6 +39,13 @@ bool simt::stream_refuses()
     m.failed = true;
     snprintf(m.error, sizeof m.error, "launch: refused, as the test asked");
     return true;
+}
+
+int simt::stream_prepares()
+{
+    if (tests().unprepared_after < 0 || tests().unprepared_after-- > 0) return 0;
+    snprintf(m.error, sizeof m.error, "prepare: refused, as the test asked");
+    return tests().unprepared_code;
 }
 
 bool simt::stream_captures()
@@ -120,6 +129,12 @@ int32_t device_n_recorded(void)
 void device_refuse_launch(int32_t n)
 {
     tests().refuse_after = n;
+}
+
+void device_refuse_prepare(int32_t n, int code)
+{
+    tests().unprepared_after = n;
+    tests().unprepared_code = code;
 }
 
 } /* extern "C" */

@@ -115,6 +115,35 @@ static void no_memory(void **state)
     assert_true(n > 1);
 }
 
+/* A kernel that cannot be prepared ends it; nothing is left behind. That there is no code for the
+ * device is for good, whatever else may be the device's trouble of the day. */
+static void no_kernel(void **state)
+{
+    (void)state;
+    struct said said = { .n = 0 };
+    struct budget budget = { 100, 0 };
+    pkv_cuda_config cfg = PKV_CUDA_CONFIG_INIT;
+    pkv_backend *be = NULL;
+    cfg.log = (pkv_logger){ keep_line, &said };
+    cfg.alloc = (pkv_allocator){ take, give_back, &budget };
+    const char *first = pkv__cuda_variants[0].name;
+    device_refuse_prepare(0, 2);
+    refused(&cfg, PKV_E_DEVICE);
+    assert_said(&said, "table_check on emulated device");
+    device_refuse_prepare(0, DEVICE_NO_CODE);
+    refused(&cfg, PKV_E_UNSUPPORTED);
+    assert_said(&said, "prepare: refused");
+    device_refuse_prepare(1, 2);
+    refused(&cfg, PKV_E_DEVICE);
+    assert_said(&said, first);
+    device_refuse_prepare(1, DEVICE_NO_CODE);
+    refused(&cfg, PKV_E_UNSUPPORTED);
+    assert_said(&said, first);
+    assert_int_equal(budget.live, 0);
+    assert_int_equal(pkv_backend_create_cuda(&cfg, &be), PKV_OK);
+    pkv_backend_destroy(be);
+}
+
 /* ------------------------------------------------------------------ what is listed */
 
 static void assert_described(const pkv_kernel_desc *d, const struct pkv__cuda_variant *v)
@@ -238,7 +267,8 @@ static void workspace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(configurations), cmocka_unit_test(no_memory), cmocka_unit_test(kernels),
+        cmocka_unit_test(configurations), cmocka_unit_test(no_memory),
+        cmocka_unit_test(no_kernel),      cmocka_unit_test(kernels),
         cmocka_unit_test(failed_launch),  cmocka_unit_test(workspace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  * 1; more heads and rows than multiprocessors (KT20); 1 to 4 and 160 multiprocessors; what grids
  * the launches have, and how much workspace they need and touch (KT13). */
 #include "cuda_problem.h"
-#include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "oracle/oracle_numbers.h"
 
 #include <math.h>
@@ -236,6 +236,52 @@ static void workspace_sizes(void **state)
     }
 }
 
+/* Grids and workspaces stay within their bounds on devices that do not exist. */
+static void very_large_device(void **state)
+{
+    (void)state;
+    const struct cuda_seq seqs[] = { { 1, 1, 900 }, { 2, 20, 500 } };
+    device_launch list[2];
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, INT32_MAX);
+    cuda_build(&p, &usual, seqs, 2, 0);
+    cuda_make_workspace(be, &p);
+    assert_in_range(p.workspace_bytes, sizeof(struct pkv__cuda_head), 8 << 20);
+    device_record(list, 2);
+    device_capture_begin();
+    cuda_run(be, &p);
+    device_graph_free(device_capture_end());
+    assert_int_equal(device_n_recorded(), 2);
+    device_record(NULL, 0);
+    for (int i = 0; i < 2; i++) assert_in_range(list[i].n_blocks, 1000, PKV__CUDA_MAX_CTAS);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* As many sequences as kernels can number get to a launch, one more does not. */
+static void most_sequences(void **state)
+{
+    (void)state;
+    const struct cuda_seq seq = { 1, 1, 20 };
+    struct cuda_log log = { "" };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(&log, 2);
+    cuda_build(&p, &usual, &seq, 1, 0);
+    cuda_make_workspace(be, &p);
+    p.batch.n_seqs = PKV__CUDA_MAX_SEQS;
+    device_refuse_launch(0);
+    assert_int_equal(pkv_attn_run(be, &p.q, &p.k, &p.v, &p.batch, &p.opts, p.workspace,
+                                  p.workspace_bytes, NULL, &p.out, &p.lse),
+                     PKV_E_DEVICE);
+    p.batch.n_seqs++;
+    assert_int_equal(pkv_attn_run(be, &p.q, &p.k, &p.v, &p.batch, &p.opts, p.workspace,
+                                  p.workspace_bytes, NULL, &p.out, &p.lse),
+                     PKV_E_UNSUPPORTED);
+    assert_non_null(strstr(log.text, "2147482624 sequences"));
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
 /* A device as large as they come uses all of its workspace and not a byte behind it; less is
  * refused. */
 static void workspace_border(void **state)
@@ -302,6 +348,7 @@ int main(void)
         cmocka_unit_test(no_sequence),         cmocka_unit_test(many_sequences),
         cmocka_unit_test(last_rows),           cmocka_unit_test(last_keys),
         cmocka_unit_test(many_heads),          cmocka_unit_test(grids),
+        cmocka_unit_test(very_large_device),   cmocka_unit_test(most_sequences),
         cmocka_unit_test(workspace_sizes),     cmocka_unit_test(workspace_border),
         cmocka_unit_test(workspace_of_chunks),
     };

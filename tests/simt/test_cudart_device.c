@@ -3,8 +3,12 @@
 #include "kernels/cuda/cuda_device.h"
 
 #include <cuda_runtime_api.h>
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,8 +21,11 @@ static struct {
     enum cudaStreamCaptureStatus capture;
     int fails_at; /* the number of the call of cudaMemcpyAsync that answers `answer`; 0: none */
     cudaError_t last;
-    int device, n_copies, n_batches;
+    int n_copies, n_batches;
+    int n_set; /* calls of cudaSetDevice */
+    bool no_threads;
 } rt;
+static _Thread_local int current; /* device */
 
 static cudaError_t answer(cudaError_t error)
 {
@@ -38,13 +45,14 @@ const char *cudaGetErrorString(cudaError_t error)
 }
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = rt.device;
+    *device = current;
     return answer(rt.answer);
 }
 cudaError_t cudaSetDevice(int device)
 {
+    rt.n_set++;
     if (device > 1) return answer(cudaErrorInvalidDevice);
-    rt.device = device;
+    current = device;
     return answer(rt.answer);
 }
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int device)
@@ -102,6 +110,7 @@ static int begin(void **state)
 {
     (void)state;
     memset(&rt, 0, sizeof(rt));
+    current = 0;
     return 0;
 }
 
@@ -135,18 +144,78 @@ static void without_a_driver(void **state)
     assert_non_null(pkv__device_error_text(12345));
 }
 
-static void the_current_device_comes_back(void **state)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                          void *arg);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                          void *arg)
+{
+    return rt.no_threads ? EAGAIN : __real_pthread_create(thread, how, run, arg);
+}
+
+struct seen {
+    int n, device;
+    bool here, interrupts;
+    pthread_t caller;
+};
+
+static int look(void *ctx)
+{
+    struct seen *s = ctx;
+    sigset_t blocked;
+    s->n++;
+    s->device = current;
+    s->here = pthread_equal(pthread_self(), s->caller);
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    s->interrupts = !sigismember(&blocked, SIGINT);
+    return 41 + current;
+}
+
+/* .. and is never set in the caller's thread, where that would make a context. */
+static void the_current_device_stays(void **state)
 {
     (void)state;
-    int32_t before = -1, ours = -1;
-    assert_int_equal(pkv__device_use(1, &before), 0);
-    assert_int_equal(before, 0);
-    assert_int_equal(rt.device, 1);
-    assert_int_equal(pkv__device_use(before, &ours), 0);
-    assert_int_equal(ours, 1);
-    assert_int_equal(rt.device, 0);
-    assert_int_equal(pkv__device_use(7, &before), cudaErrorInvalidDevice);
+    struct seen seen = { .caller = pthread_self() };
+    assert_int_equal(pkv__device_run(0, look, &seen), 41);
+    assert_true(seen.here && seen.n == 1 && seen.device == 0 && rt.n_set == 0);
+    assert_int_equal(pkv__device_run(1, look, &seen), 42);
+    assert_true(!seen.here && seen.n == 2 && seen.device == 1 && rt.n_set == 1);
+    assert_false(seen.interrupts);
+    assert_int_equal(current, 0);
+    assert_int_equal(pkv__device_run(0, look, &seen), 41);
+    assert_true(seen.here && seen.interrupts);
+}
+
+static void where_no_work_is_done(void **state)
+{
+    (void)state;
+    struct seen seen = { .n = 0 };
+    assert_int_equal(pkv__device_run(7, look, &seen), cudaErrorInvalidDevice);
     assert_int_equal(rt.last, cudaSuccess);
+    rt.no_threads = true;
+    assert_int_equal(pkv__device_run(1, look, &seen), cudaErrorOperatingSystem);
+    rt.answer = cudaErrorInsufficientDriver;
+    assert_int_equal(pkv__device_run(0, look, &seen), cudaErrorInsufficientDriver);
+    assert_int_equal(rt.last, cudaSuccess);
+    assert_int_equal(seen.n, 0);
+}
+
+static void what_no_second_try_changes(void **state)
+{
+    (void)state;
+    assert_true(pkv__device_unsupported(cudaErrorInsufficientDriver));
+    assert_true(pkv__device_unsupported(cudaErrorNoDevice));
+    assert_true(pkv__device_unsupported(cudaErrorInvalidDevice));
+    assert_true(pkv__device_unsupported(cudaErrorNoKernelImageForDevice));
+    assert_true(pkv__device_unsupported(cudaErrorInvalidDeviceFunction));
+    assert_true(pkv__device_unsupported(cudaErrorUnsupportedPtxVersion));
+    assert_false(pkv__device_unsupported(cudaSuccess));
+    assert_false(pkv__device_unsupported(cudaErrorMemoryAllocation));
+    assert_false(pkv__device_unsupported(cudaErrorDevicesUnavailable));
+    assert_false(pkv__device_unsupported(cudaErrorInitializationError));
+    assert_false(pkv__device_unsupported(cudaErrorOperatingSystem));
+    assert_false(pkv__device_unsupported(cudaErrorECCUncorrectable));
 }
 
 enum { N = 3 };
@@ -222,7 +291,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(properties_are_those_of_the_device, begin),
         cmocka_unit_test_setup(without_a_driver, begin),
-        cmocka_unit_test_setup(the_current_device_comes_back, begin),
+        cmocka_unit_test_setup(the_current_device_stays, begin),
+        cmocka_unit_test_setup(where_no_work_is_done, begin),
+        cmocka_unit_test_setup(what_no_second_try_changes, begin),
         cmocka_unit_test_setup(batches_where_the_runtime_takes_them, begin),
         cmocka_unit_test_setup(a_refused_batch_is_copied_one_by_one, begin),
         cmocka_unit_test_setup(the_first_failed_copy_ends_it, begin),

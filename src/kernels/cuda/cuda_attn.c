@@ -4,10 +4,9 @@
  *        | long rows. In invariant mode a state for each chunk of keys
  *
  * The decode kernel takes sequences of few rows, and all where no other kernel is compiled. */
+#include "kernels/cuda/attn_prefill.h"
 #include "kernels/cuda/cuda_internal.h"
 
-/* States that kernels for long rows share: of 64 rows each. */
-enum { LONG_SLOTS = 240, LONG_ROWS = 64 };
 /* For two states per CTA. More CTAs than fit, on a device of very many multiprocessors, are not
  * started. */
 enum { MAX_STATES_BYTES = 8 * 1024 * 1024 - (int)sizeof(struct pkv__cuda_head) };
@@ -101,7 +100,7 @@ static int64_t states_bytes(const struct pkv__cuda *cuda, int32_t variant)
 {
     const struct pkv__cuda_variant *v = &pkv__cuda_variants[variant];
     if (v->head_tiles == 0)
-        return (int64_t)sizeof(float) * LONG_SLOTS * LONG_ROWS * (v->dim_hi + 2);
+        return (int64_t)sizeof(float) * PKV__PREFILL_SLOTS * PKV__PREFILL_STATE(v->dim_hi);
     return decode_grid(cuda, variant) * 2 * slot_bytes(v);
 }
 
@@ -166,6 +165,13 @@ struct pkv__cuda_attn pkv__cuda_params_of(const struct pkv__attn_call *c, void *
     return a;
 }
 
+pkv_status pkv__cuda_check_seqs(const pkv_backend *be, int32_t n_seqs)
+{
+    if (n_seqs <= PKV__CUDA_MAX_SEQS) return PKV_OK;
+    return pkv__refuse(&be->log, PKV_E_UNSUPPORTED, "attention: %d sequences, at most %d", n_seqs,
+                       PKV__CUDA_MAX_SEQS);
+}
+
 /* Can there be sequences that are not short? */
 static bool may_be_long(const struct pkv__attn_call *c)
 {
@@ -179,13 +185,13 @@ pkv_status pkv__cuda_attn(pkv_backend *be, const struct pkv__attn_call *c, void 
     const struct pkv__cuda *cuda = pkv__cuda_of(be);
     const int32_t decode = decode_kernel(be, c), longer = long_kernel(be, c);
     if (decode < 0) return PKV_E_UNSUPPORTED;
-    if (c->batch->n_seqs == 0) return PKV_OK;
+    pkv_status status = pkv__cuda_check_seqs(be, c->batch->n_seqs);
+    if (status != PKV_OK || c->batch->n_seqs == 0) return status;
     const struct pkv__cuda_variant *v = &pkv__cuda_variants[decode];
     struct pkv__cuda_attn a = pkv__cuda_params_of(c, workspace);
     a.n_slots = (int64_t)(bytes - sizeof(struct pkv__cuda_head)) / slot_bytes(v);
     if (longer >= 0) a.rows = PKV__CUDA_SHORT;
-    pkv_status status =
-        pkv__cuda_status(be, v->launch(&a, decode_grid(cuda, decode), stream), v->name);
+    status = pkv__cuda_status(be, v->launch(&a, decode_grid(cuda, decode), stream), v->name);
     if (status != PKV_OK || longer < 0 || !may_be_long(c)) return status;
     v = &pkv__cuda_variants[longer];
     a.rows = PKV__CUDA_LONG;

@@ -58,12 +58,17 @@ static const struct pkv__device_ops operations = {
     .destroy = destroy,
 };
 
+static pkv_status failure_of(int code)
+{
+    return pkv__device_unsupported(code) ? PKV_E_UNSUPPORTED : PKV_E_DEVICE;
+}
+
 static pkv_status open_device(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
 {
     const pkv_logger *log = &cfg->log;
     const int code = pkv__device_open(cfg->device, &cuda->caps);
     if (code != 0)
-        return pkv__refuse(log, PKV_E_UNSUPPORTED, "backend: CUDA device %d: %s", cfg->device,
+        return pkv__refuse(log, failure_of(code), "backend: CUDA device %d: %s", cfg->device,
                            pkv__device_error_text(code));
     if (cuda->caps.sm < LEAST_SM)
         return pkv__refuse(log, PKV_E_UNSUPPORTED,
@@ -74,48 +79,45 @@ static pkv_status open_device(const pkv_cuda_config *cfg, struct pkv__cuda *cuda
     return PKV_OK;
 }
 
-static pkv_status refuse_kernel(const pkv_cuda_config *cfg, const struct pkv__cuda *cuda,
-                                const char *name, int code)
-{
-    return pkv__refuse(&cfg->log, PKV_E_UNSUPPORTED, "backend: %s on %s: %s", name, cuda->caps.name,
-                       pkv__device_error_text(code));
-}
+struct preparation {
+    struct pkv__cuda *cuda;
+    const char *what; /* is being prepared */
+};
 
 /* A variant that does not fit into the device's shared memory or registers is left out; one without
  * code for the device, or of which the runtime says anything else, ends it. */
-static pkv_status prepare_variants(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
+static int prepare_variants(struct preparation *p)
 {
+    struct pkv__cuda *cuda = p->cuda;
     for (int32_t i = 0; i < pkv__n_cuda_variants; i++) {
         const struct pkv__cuda_variant *v = &pkv__cuda_variants[i];
         if (v->shared_bytes > cuda->caps.shared_per_block) continue;
+        p->what = v->name;
         const int code = v->prepare(&cuda->cost[i]);
-        if (code != 0) return refuse_kernel(cfg, cuda, v->name, code);
+        if (code != 0) return code;
         cuda->usable[i] = cuda->cost[i].blocks_per_sm > 0;
     }
-    return PKV_OK;
+    return 0;
 }
 
 /* All that is ever launched: the runtime loads a kernel when it is first asked for, and that may
  * wait for the device. */
-static pkv_status prepare_kernels(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
+static int prepare_kernels(void *ctx)
 {
+    struct preparation *p = ctx;
     struct pkv__kernel_cost cost;
+    p->what = "table_check";
     const int code = pkv__table_check_prepare(&cost);
-    if (code != 0) return refuse_kernel(cfg, cuda, "table_check", code);
-    return prepare_variants(cfg, cuda);
+    return code != 0 ? code : prepare_variants(p);
 }
 
-/* Kernels are prepared for the current device, which is the caller's again afterwards. */
 static pkv_status prepare_device(const pkv_cuda_config *cfg, struct pkv__cuda *cuda)
 {
-    int32_t before = 0, ours = 0;
-    const int code = pkv__device_use(cuda->caps.ordinal, &before);
-    if (code != 0)
-        return pkv__refuse(&cfg->log, PKV_E_DEVICE, "backend: device %d: %s", cuda->caps.ordinal,
-                           pkv__device_error_text(code));
-    const pkv_status status = prepare_kernels(cfg, cuda);
-    (void)pkv__device_use(before, &ours);
-    return status;
+    struct preparation p = { cuda, "a context" };
+    const int code = pkv__device_run(cuda->caps.ordinal, prepare_kernels, &p);
+    if (code == 0) return PKV_OK;
+    return pkv__refuse(&cfg->log, failure_of(code), "backend: %s on %s: %s", p.what,
+                       cuda->caps.name, pkv__device_error_text(code));
 }
 
 static pkv_status check_config(const pkv_cuda_config *cfg)

@@ -8,6 +8,7 @@
 #ifndef PKV_CUDA_DEVICE_H
 #define PKV_CUDA_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,10 +27,15 @@ struct pkv__device_caps {
 
 /* Properties of a device (-1: the current one); may load the driver. */
 int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps);
-/* Makes a device the calling thread's current one; *before: which one was. */
-int pkv__device_use(int32_t ordinal, int32_t *before);
+/* Runs work(ctx) where a device is the current one, and returns what it returns. That is the
+ * calling thread if the device is its current one, else a thread of its own: whichever device and
+ * context the caller had, or had not yet, stay as they were. */
+int pkv__device_run(int32_t ordinal, int (*work)(void *ctx), void *ctx);
 /* Static text; never NULL. */
 const char *pkv__device_error_text(int code);
+/* Does the code say what no second try changes: no driver or too old a one, no such device, no
+ * code for it? */
+bool pkv__device_unsupported(int code);
 
 /* Between device and device, or host memory that is page-locked. */
 int pkv__device_copy(void *dst, const void *src, size_t bytes, void *stream);

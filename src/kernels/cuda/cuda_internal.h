@@ -35,6 +35,10 @@ extern const int32_t pkv__n_cuda_variants;
 
 enum { PKV__CUDA_MAX_VARIANTS = 128 };
 
+/* Kernels walk a batch by as many sequences at a time as a CTA has threads, and number those beyond
+ * its end as well. */
+enum { PKV__CUDA_MAX_SEQS = INT32_MAX - 1024 };
+
 struct pkv__cuda;
 /* The first variant of an operation for a dtype that this device has code for; -1: none. For
  * operations without dims. */
@@ -69,6 +73,8 @@ pkv_status pkv__cuda_attn_workspace(const pkv_backend *be, int32_t n_q_heads, in
 pkv_status pkv__cuda_workspace_init(pkv_backend *be, void *workspace, size_t bytes, void *stream);
 pkv_status pkv__cuda_attn(pkv_backend *be, const struct pkv__attn_call *c, void *workspace,
                           size_t bytes, void *stream);
+/* PKV_E_UNSUPPORTED beyond PKV__CUDA_MAX_SEQS. */
+pkv_status pkv__cuda_check_seqs(const pkv_backend *be, int32_t n_seqs);
 /* What kernels of attention get: all rows, no slots. k and v are set by the latent kernel. */
 struct pkv__cuda_attn pkv__cuda_params_of(const struct pkv__attn_call *c, void *workspace);
 const char *pkv__cuda_attn_name(const pkv_backend *be, const struct pkv__attn_call *c,

@@ -78,7 +78,8 @@ pkv_status pkv__cuda_mla(pkv_backend *be, const struct pkv__mla_call *c, void *w
     lay_columns(&m);
     const int32_t variant = choose(be, &m);
     if (variant < 0) return PKV_E_UNSUPPORTED;
-    if (m.attn.batch.n_seqs == 0) return PKV_OK;
+    const pkv_status status = pkv__cuda_check_seqs(be, m.attn.batch.n_seqs);
+    if (status != PKV_OK || m.attn.batch.n_seqs == 0) return status;
     const int64_t n_ctas = pkv__cuda_grid(cuda, variant);
     return pkv__cuda_status(be, pkv__cuda_variants[variant].launch(&m, n_ctas, stream), "mla");
 }

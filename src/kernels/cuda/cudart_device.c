@@ -2,6 +2,8 @@
 #include "kernels/cuda/cuda_device.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 
 /* The runtime hands an error out again at the next cudaGetLastError, whoever asks: what is reported
@@ -48,19 +50,71 @@ int pkv__device_open(int32_t ordinal, struct pkv__device_caps *caps)
     return code_of(error);
 }
 
-int pkv__device_use(int32_t ordinal, int32_t *before)
+struct guest {
+    int32_t ordinal;
+    int (*work)(void *ctx);
+    void *ctx;
+    int code;
+};
+
+static void *run_as_guest(void *arg)
 {
+    struct guest *g = arg;
+    g->code = code_of(cudaSetDevice(g->ordinal));
+    if (g->code == 0) g->code = g->work(g->ctx);
+    return NULL;
+}
+
+/* Signals are for the program's threads. */
+static int run_on_a_thread(struct guest *g)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return cudaErrorOperatingSystem;
+    const int failed = pthread_create(&thread, NULL, run_as_guest, g);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return cudaErrorOperatingSystem;
+    pthread_join(thread, NULL);
+    return g->code;
+}
+
+/* Not cudaSetDevice there and back: back, it would make a context on a device that the caller may
+ * never have used (since CUDA 12), and put it in place of one that the driver's interface made. */
+int pkv__device_run(int32_t ordinal, int (*work)(void *ctx), void *ctx)
+{
+    struct guest guest = { ordinal, work, ctx, 0 };
     int current = 0;
-    cudaError_t error = cudaGetDevice(&current);
-    if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
-    *before = current;
-    return code_of(error);
+    const int code = code_of(cudaGetDevice(&current));
+    if (code != 0) return code;
+    return current == ordinal ? work(ctx) : run_on_a_thread(&guest);
 }
 
 const char *pkv__device_error_text(int code)
 {
     const char *text = cudaGetErrorString((cudaError_t)code);
     return text ? text : "unknown error";
+}
+
+bool pkv__device_unsupported(int code)
+{
+    static const cudaError_t final[] = {
+        cudaErrorStubLibrary,
+        cudaErrorInsufficientDriver,
+        cudaErrorCallRequiresNewerDriver,
+        cudaErrorInvalidDeviceFunction,
+        cudaErrorNoDevice,
+        cudaErrorInvalidDevice,
+        cudaErrorInvalidKernelImage,
+        cudaErrorNoKernelImageForDevice,
+        cudaErrorJitCompilerNotFound,
+        cudaErrorUnsupportedPtxVersion,
+        cudaErrorSystemDriverMismatch,
+        cudaErrorCompatNotSupportedOnDevice,
+    };
+    for (size_t i = 0; i < sizeof(final) / sizeof(final[0]); i++)
+        if (code == (int) final[i]) return true;
+    return false;
 }
 
 int pkv__device_copy(void *dst, const void *src, size_t bytes, void *stream)
