@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    N_KEYS = 6,
-    DIM = 16,
-    ROW = 32,
-    HEADS = 2,
-    ROWS = 33
-}; /* ROW: int4 is aligned to 32 codes */
+enum { N_IDS = 3, DIM = 16, ROW = 32, HEADS = 2, ROWS = 33 }; /* ROW: int4 is aligned to 32 codes */
 
 struct sparse {
     pkv_kv_view k, v;
@@ -38,21 +32,22 @@ enum far { BLOCK, TOKEN, HEAD, Q_ROW, Q_HEAD, MANY_BLOCKS, SCALE_BLOCK, SCALE_TO
 
 static void place_numbers(struct sparse *s, pkv_scales *n, enum far which, int64_t huge)
 {
-    *n = (pkv_scales){ NULL, N_KEYS * HEADS, HEADS, 1 };
+    *n = (pkv_scales){ NULL, s->k.block_tokens * HEADS, HEADS, 1 };
     if (which == SCALE_BLOCK) n->block_stride = huge;
     if (which == SCALE_TOKEN) n->token_stride = huge;
     if (which == SCALE_HEAD) n->head_stride = huge;
     n->data = take(s, PKV_F32,
-                   (s->k.n_blocks - 1) * n->block_stride + n->token_stride + n->head_stride + 1);
+                   (s->k.n_blocks - 1) * n->block_stride +
+                       (s->k.block_tokens - 1) * n->token_stride + n->head_stride + 1);
 }
 
 /* `huge` is the element stride that one of the dims gets; block ids go up to 2. */
 static bool place(struct sparse *s, const struct attn_problem *p, enum far which, int64_t huge)
 {
-    const int64_t unit = (int64_t)N_KEYS * HEADS * ROW;
+    const int64_t unit = (int64_t)p->block_tokens * HEADS * ROW;
     s->k = (pkv_kv_view){ .dtype = p->kv_dtype,
                           .n_blocks = 3,
-                          .block_tokens = 2,
+                          .block_tokens = p->block_tokens,
                           .n_heads = HEADS,
                           .dim = DIM,
                           .block_stride = which == BLOCK ? huge : unit,
@@ -60,8 +55,8 @@ static bool place(struct sparse *s, const struct attn_problem *p, enum far which
                           .head_stride = which == HEAD ? huge : ROW };
     if (which == MANY_BLOCKS) s->k.n_blocks = (int32_t)(huge / unit) + 1;
     s->v = s->k;
-    const int64_t kv_elems =
-        (s->k.n_blocks - 1) * s->k.block_stride + s->k.token_stride + s->k.head_stride + DIM;
+    const int64_t kv_elems = (s->k.n_blocks - 1) * s->k.block_stride +
+                             (s->k.block_tokens - 1) * s->k.token_stride + s->k.head_stride + DIM;
     const int64_t row = which == Q_ROW ? huge : HEADS * DIM, head = which == Q_HEAD ? huge : DIM;
     s->q = (pkv_tensor3){ NULL, p->q_dtype, HEADS, DIM, p->q_len[0], row, head };
     s->out = s->q;
@@ -90,20 +85,21 @@ static void put(const pkv_kv_view *v, int32_t block, int32_t j, int32_t h, const
 {
     const pkv_scales *s = &v->scales, *z = &v->zeros;
     const int64_t row = (int64_t)j * HEADS + h;
-    attn_put_row(v, block, j % 2, h, codes + row * DIM);
+    const int32_t token = j % v->block_tokens;
+    attn_put_row(v, block, token, h, codes + row * DIM);
     if (s->data)
-        s->data[block * s->block_stride + j % 2 * s->token_stride + h * s->head_stride] =
+        s->data[block * s->block_stride + token * s->token_stride + h * s->head_stride] =
             scale[row];
     if (z->data)
-        z->data[block * z->block_stride + j % 2 * z->token_stride + h * z->head_stride] = zero[row];
+        z->data[block * z->block_stride + token * z->token_stride + h * z->head_stride] = zero[row];
 }
 
 static void write_inputs(const struct sparse *s, const struct attn_problem *p, const int32_t *ids)
 {
-    for (int32_t j = 0; j < N_KEYS; j++)
+    for (int32_t j = 0; j < p->kv_len[0]; j++)
         for (int32_t h = 0; h < HEADS; h++) {
-            put(&s->k, ids[j / 2], j, h, p->k[0], p->k_scale.of[0], p->k_zero.of[0]);
-            put(&s->v, ids[j / 2], j, h, p->v[0], p->v_scale.of[0], p->v_zero.of[0]);
+            put(&s->k, ids[j / p->block_tokens], j, h, p->k[0], p->k_scale.of[0], p->k_zero.of[0]);
+            put(&s->v, ids[j / p->block_tokens], j, h, p->v[0], p->v_scale.of[0], p->v_zero.of[0]);
         }
     for (int32_t i = 0; i < p->n_rows; i++)
         for (int32_t h = 0; h < HEADS; h++)
@@ -128,7 +124,7 @@ static void collect(const struct sparse *s, const struct attn_problem *p, struct
 
 static void run(struct check *c, struct attn_problem *p, struct sparse *s, const int32_t *ids)
 {
-    struct hostile arrays = hostile_create((4 + 2 + 1 + N_KEYS / 2 + 2) * sizeof(int32_t), 0);
+    struct hostile arrays = hostile_create((4 + 2 + 1 + N_IDS + 2) * sizeof(int32_t), 0);
     uint32_t *bad = (uint32_t *)(void *)arrays.data;
     int32_t *indptr = (int32_t *)(void *)(bad + 4), *kv_len = indptr + 2, *table = kv_len + 1;
     struct attn_result r = { 0 };
@@ -140,9 +136,9 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     batch.n_seqs = 1;
     indptr[1] = p->q_len[0];
     kv_len[0] = p->kv_len[0];
-    memcpy(table, ids, N_KEYS / 2 * sizeof(int32_t));
+    memcpy(table, ids, N_IDS * sizeof(int32_t));
     batch.table = table;
-    batch.table_stride = N_KEYS / 2;
+    batch.table_stride = N_IDS;
     batch.kv_len = kv_len;
     batch.q_indptr = indptr;
     opts.bad = bad;
@@ -163,7 +159,7 @@ static void run(struct check *c, struct attn_problem *p, struct sparse *s, const
     hostile_destroy(&arrays);
 }
 
-static void far_offset(struct check *c, int64_t number)
+static void far_offset(struct check *c, int64_t number, int32_t block_tokens)
 {
     struct attn_problem p = attn_usual(c);
     struct sparse s = { .n_mem = 0 };
@@ -173,12 +169,12 @@ static void far_offset(struct check *c, int64_t number)
     const int64_t huge = (number / n_kinds % 2 ? (INT64_C(1) << 32) : (INT64_C(1) << 31)) + 64;
     p.n_q_heads = p.n_kv_heads = HEADS;
     p.k_dim = p.v_dim = DIM;
-    p.kv_len[0] = N_KEYS;
-    p.block_tokens = 2;
+    p.block_tokens = block_tokens;
+    p.kv_len[0] = N_IDS * block_tokens;
     p.q_len[0] = (const int32_t[]){ 1, 3, ROWS }[rng_int(&c->rng, which == Q_ROW, 2)];
     attn_fill(c, &p);
     if (place(&s, &p, which, huge)) {
-        int32_t ids[N_KEYS / 2] = { 2, 0, 1 }; /* the null block is as good as any other here */
+        int32_t ids[N_IDS] = { 2, 0, 1 }; /* the null block is as good as any other here */
         if (which == MANY_BLOCKS) ids[0] = s.k.n_blocks - 1, ids[2] = s.k.n_blocks - 2;
         write_inputs(&s, &p, ids);
         run(c, &p, &s, ids);
@@ -189,11 +185,15 @@ static void far_offset(struct check *c, int64_t number)
     attn_free(&p);
 }
 
-/* A device has a fourth of the seeds, and all the kinds of strides in them. */
+/* A device has a fourth of the seeds, and all the kinds of strides in them. Blocks of few tokens
+ * are read token by token, those of 16 in tiles. */
 static void far_offsets(struct check *c)
 {
     const int64_t n = check_on_device(c) ? 4 : 1;
-    for (int64_t i = 0; i < n && !c->failed && !c->skip[0]; i++) far_offset(c, c->seed * n + i);
+    for (int64_t i = 0; i < n && !c->failed && !c->skip[0]; i++) {
+        far_offset(c, c->seed * n + i, 2);
+        far_offset(c, c->seed * n + i, 16);
+    }
 }
 
 const struct check_case attn_sparse_cases[] = {

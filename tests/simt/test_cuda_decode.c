@@ -153,29 +153,47 @@ static void test_hidden_tiles(void **state)
     pkv_backend_destroy(be);
 }
 
-/* A NaN in V of the last key reaches the last row, and no bit of the rows that do not see it. */
-static void test_confined(void **state)
+/* What is not finite in V of the last key reaches the last row, and no bit of the rows that do not
+ * see it. */
+static void confine(pkv_dtype dtype, int32_t kv_len)
 {
-    static const struct cuda_seq seqs[] = { { 1, 4, 45 } };
+    const struct cuda_seq seq = { 1, 4, kv_len };
+    const pkv_dtype q_dtype = dtype == PKV_F16 ? PKV_F16 : PKV_BF16;
+    const struct cuda_shape shape = { dtype, q_dtype, 3, 1, 64, 16 };
+    const int32_t last = kv_len - 1;
     struct cuda_problem p;
     pkv_backend *be = cuda_backend(NULL, 1);
-    (void)state;
-    cuda_build(&p, &plain, seqs, 1, 0);
+    cuda_build(&p, &shape, &seq, 1, 0);
     struct cuda_rows clean = cuda_result(be, &p);
-    const int64_t at = p.table[44 / 16] * p.v.block_stride + 44 % 16 * p.v.token_stride;
-    oracle_store(PKV_F16, p.v.data, at + 5, (double)NAN);
-    oracle_store(PKV_F16, p.v.data, at + 20, (double)INFINITY);
+    const int64_t at = p.table[last / 16] * p.v.block_stride + last % 16 * p.v.token_stride;
+    const bool has_infinity = dtype != PKV_E4M3;
+    oracle_store(dtype, p.v.data, at + 5, (double)NAN);
+    oracle_store(dtype, p.v.data, at + 63, (double)NAN);
+    if (has_infinity) oracle_store(dtype, p.v.data, at + 20, (double)INFINITY);
+    if (has_infinity) oracle_store(dtype, p.v.data, at + 33, -(double)INFINITY);
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_same(&clean, 0, &r, 0, 3, "a NaN that the row does not see");
-    for (int32_t h = 0; h < 4; h++) {
-        assert_true(isnan(oracle_load(PKV_F16, r.o, (3 * 4 + h) * 64 + 5)));
-        assert_true(isinf(oracle_load(PKV_F16, r.o, (3 * 4 + h) * 64 + 20)));
-        assert_true(isfinite(oracle_load(PKV_F16, r.o, (3 * 4 + h) * 64 + 6)));
+    for (int32_t h = 0; h < 3; h++) {
+        const int64_t row = (3 * 3 + h) * 64;
+        for (int32_t d = 0; d < 64; d++) {
+            const double is = oracle_load(q_dtype, r.o, row + d);
+            if (d == 5 || d == 63) assert_true(isnan(is));
+            else if (has_infinity && d == 20) assert_true(isinf(is) && is > 0);
+            else if (has_infinity && d == 33) assert_true(isinf(is) && is < 0);
+            else assert_true(is == oracle_load(q_dtype, clean.o, row + d));
+        }
     }
     cuda_rows_free(&clean);
     cuda_rows_free(&r);
     cuda_free(&p);
     pkv_backend_destroy(be);
+}
+static void test_confined(void **state)
+{
+    static const pkv_dtype types[] = { PKV_F16, PKV_BF16, PKV_E4M3, PKV_E5M2 };
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int32_t kv_len = 33; kv_len <= 48; kv_len++) confine(types[i], kv_len);
 }
 
 /* A row that sees no key: zeros, and as lse its sink, even one that no logit can be. */
@@ -248,21 +266,171 @@ static void test_invariant(void **state)
     }
 }
 
-/* A workspace of the default mode has no room for a state of each chunk: the rows are right all the
- * same, and nothing behind it is touched. */
+/* In invariant mode, with a workspace for `room` states and a guard behind it. */
+static struct cuda_rows run_in(pkv_backend *be, struct cuda_problem *p, int64_t room)
+{
+    const size_t slot = 16 * (64 + 2) * sizeof(float);
+    const size_t bytes = sizeof(struct pkv__cuda_head) + (size_t)room * slot;
+    device_free(p->workspace);
+    unsigned char *const guarded = device_alloc(bytes + 256);
+    p->workspace = guarded;
+    p->workspace_bytes = bytes;
+    assert_int_equal(pkv_workspace_init(be, guarded, bytes, NULL), PKV_OK);
+    struct cuda_rows r = cuda_result(be, p);
+    cuda_assert_right(p, &r);
+    for (int g = 0; g < 256; g++) assert_int_equal(guarded[bytes + (size_t)g], 0xff);
+    return r;
+}
+
+/* No more states than there is room for: a sequence whose chunks do not fit is not cut, its rows
+ * are right all the same, and nothing behind the workspace is touched. Where there is room for just
+ * as many, it is used. Of two chunks of each item one key is seen. */
 static void test_small_invariant_workspace(void **state)
 {
-    static const struct cuda_seq many[] = { { 1, 1, 4096 } };
+    enum { N = 8, HEADS = 64, UNITS = N * HEADS * 2 };
+    const struct cuda_shape shape = { PKV_F16, PKV_F16, 16 * HEADS, HEADS, 64, 16 };
+    struct cuda_seq seqs[N];
     struct cuda_problem p;
     pkv_backend *be = cuda_backend(NULL, 1);
+    size_t least;
     (void)state;
-    cuda_build(&p, &plain, many, 1, 0);
-    cuda_make_workspace(be, &p);
+    for (int32_t b = 0; b < N; b++) seqs[b] = (struct cuda_seq){ b, 1, 65 };
+    cuda_build(&p, &shape, seqs, N, 0);
     p.opts.invariant = 1;
     p.opts.invariant_chunk = 64;
+    p.opts.window_left = 1;
+    assert_int_equal(pkv_attn_workspace(be, 16 * HEADS, HEADS, 64, 64, &least), PKV_OK);
+    assert_true(least < (UNITS - 1) * (16 * 66 * sizeof(float))); /* the call takes all of these */
+    struct cuda_rows much = run_in(be, &p, UNITS + 9), fits = run_in(be, &p, UNITS);
+    struct cuda_rows less = run_in(be, &p, UNITS - 1);
+    cuda_assert_same(&much, 0, &fits, 0, N, "just enough room");
+    cuda_assert_same(&much, 0, &less, 0, N - 1, "the last sequence does not fit");
+    cuda_rows_free(&much);
+    cuda_rows_free(&fits);
+    cuda_rows_free(&less);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* Slopes and sinks are those of the query's head, whichever kv head it belongs to; rows finished by
+ * one CTA, by many, and from chunks. */
+static void test_heads(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 2, 70 }, { 2, 1, 200 }, { 3, 1, 7 } };
+    struct cuda_shape shape = plain;
+    (void)state;
+    shape.n_q_heads = 6;
+    shape.n_kv_heads = 2;
+    for (int i = 0; i < 4; i++) {
+        struct cuda_problem p;
+        pkv_backend *be = cuda_backend(NULL, i % 2 ? 6 : 1);
+        cuda_build(&p, &shape, seqs, 3, (cuda_layout)i);
+        float *const slopes = cuda_take(&p, 6 * sizeof(float));
+        float *const sinks = cuda_take(&p, 6 * sizeof(float));
+        for (int h = 0; h < 6; h++) {
+            slopes[h] = 0.01f * (float)(1 << h);
+            sinks[h] = (float)(2 * h - 4);
+        }
+        p.opts.alibi = slopes;
+        p.opts.sink = sinks;
+        p.opts.invariant = i >= 2;
+        p.opts.invariant_chunk = i >= 2 ? 64 : 0;
+        struct cuda_rows r = cuda_result(be, &p);
+        cuda_assert_right(&p, &r);
+        cuda_rows_free(&r);
+        cuda_free(&p);
+        pkv_backend_destroy(be);
+    }
+}
+
+/* As many sequences as a CTA has threads, more, and more than twice as many: every tenth has rows,
+ * of which few have keys; on one CTA and on many. */
+static void run_many(int32_t n, int32_t n_sms, bool invariant)
+{
+    struct cuda_seq *const seqs = malloc((size_t)n * sizeof *seqs);
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, n_sms);
+    for (int32_t b = 0; b < n; b++)
+        seqs[b] = (struct cuda_seq){ b, b % 10 == 3 || b >= n - 2, b % 40 == 3 ? 70 + b : b % 7 };
+    cuda_build(&p, &plain, seqs, n, 0);
+    p.opts.invariant = invariant;
+    p.opts.invariant_chunk = invariant ? 64 : 0;
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_right(&p, &r);
+    assert_counters(&p, 0);
     cuda_rows_free(&r);
+    cuda_free(&p);
+    free(seqs);
+    pkv_backend_destroy(be);
+}
+static void test_many(void **state)
+{
+    static const int32_t n[] = { 128, 129, 300 };
+    (void)state;
+    for (int i = 0; i < 12; i++) run_many(n[i / 4], i % 2 ? 5 : 1, i / 2 % 2 == 1);
+}
+
+/* A call that has something to report. */
+static struct cuda_rows run_bad(pkv_backend *be, struct cuda_problem *p, uint32_t bit, uint32_t seq,
+                                uint32_t idx, int32_t value)
+{
+    const uint32_t want[4] = { bit, seq, idx, (uint32_t)value };
+    cuda_clear(p);
+    assert_int_equal(pkv_attn_run(be, &p->q, &p->k, &p->v, &p->batch, &p->opts, p->workspace,
+                                  p->workspace_bytes, NULL, &p->out, &p->lse),
+                     PKV_OK);
+    assert_memory_equal(p->bad, want, sizeof want);
+    memset(p->bad, 0, sizeof want);
+    return cuda_collect(p);
+}
+
+/* A row of ids that would end behind the table has those in front of its end. */
+static void test_row_behind_table(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 37 }, { 2, 1, 48 } };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 2);
+    (void)state;
+    cuda_build(&p, &plain, seqs, 2, 32);
+    struct cuda_rows right = cuda_result(be, &p);
+    p.table_indptr[2] += 2;
+    p.kv_len[1] = 70;
+    struct cuda_rows r = run_bad(be, &p, PKV_BAD_SHORT_ROW, 1, 3, 70);
+    cuda_assert_same(&right, 0, &r, 0, 2, "ids behind the table");
+    cuda_rows_free(&right);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* Without a table a sequence has a block's keys at most, and none if their number is negative. */
+static void test_contiguous_lengths(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 48 } };
+    struct cuda_shape shape = plain;
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 2);
+    (void)state;
+    shape.block_tokens = 48;
+    cuda_build(&p, &shape, seqs, 1, 0);
+    p.k.data = (char *)p.k.data + p.table[0] * p.k.block_stride * 2;
+    p.v.data = (char *)p.v.data + p.table[0] * p.v.block_stride * 2;
+    p.k.n_blocks = p.v.n_blocks = 1;
+    p.batch.table = NULL;
+    struct cuda_rows full = cuda_result(be, &p);
+    cuda_assert_right(&p, &full);
+    p.kv_len[0] = 49;
+    struct cuda_rows r = run_bad(be, &p, PKV_BAD_LENGTH, 0, 0, 49);
+    cuda_assert_same(&full, 0, &r, 0, 1, "a key more than the block has");
+    cuda_rows_free(&r);
+    p.kv_len[0] = 0;
+    struct cuda_rows none = cuda_result(be, &p);
+    p.kv_len[0] = -3;
+    r = run_bad(be, &p, PKV_BAD_LENGTH, 0, 0, -3);
+    cuda_assert_same(&none, 0, &r, 0, 1, "less than no key");
+    cuda_rows_free(&r);
+    cuda_rows_free(&none);
+    cuda_rows_free(&full);
     cuda_free(&p);
     pkv_backend_destroy(be);
 }
@@ -296,13 +464,24 @@ static void test_workspace_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups),          cmocka_unit_test(test_block_tokens),
-        cmocka_unit_test(test_splits),          cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_fresh_workspace), cmocka_unit_test(test_hint),
-        cmocka_unit_test(test_hidden_tiles),    cmocka_unit_test(test_confined),
-        cmocka_unit_test(test_invariant),       cmocka_unit_test(test_small_invariant_workspace),
-        cmocka_unit_test(test_workspace_bytes), cmocka_unit_test(test_odd_sinks),
-        cmocka_unit_test(test_tiny_softcap),    cmocka_unit_test(test_small_init),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_block_tokens),
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_fresh_workspace),
+        cmocka_unit_test(test_hint),
+        cmocka_unit_test(test_hidden_tiles),
+        cmocka_unit_test(test_confined),
+        cmocka_unit_test(test_invariant),
+        cmocka_unit_test(test_small_invariant_workspace),
+        cmocka_unit_test(test_workspace_bytes),
+        cmocka_unit_test(test_odd_sinks),
+        cmocka_unit_test(test_tiny_softcap),
+        cmocka_unit_test(test_small_init),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_row_behind_table),
+        cmocka_unit_test(test_contiguous_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,171 @@
+/* Attention over codes whose scales and zero points are of any size: large and small ones in one
+ * tile of keys, all of them tiny or huge, numbers of keys that not every row sees. */
+#include "cuda_problem.h"
+#include "oracle/oracle_numbers.h"
+
+#include <math.h>
+
+static const pkv_dtype code_types[] = { PKV_E4M3, PKV_E5M2, PKV_I8, PKV_U4 };
+enum { N_TYPES = 4, DIM = 64 };
+
+static struct cuda_shape shape_of(pkv_dtype dtype, int32_t group)
+{
+    return (struct cuda_shape){ dtype, PKV_BF16, group, 1, DIM, 16 };
+}
+
+static float *scale_of(const struct cuda_problem *p, const pkv_scales *s, int32_t j)
+{
+    return &s->data[p->table[j / 16] * s->block_stride + j % 16 * s->token_stride];
+}
+
+static double out_at(const struct cuda_rows *r, int64_t i)
+{
+    return oracle_load(PKV_BF16, r->o, i);
+}
+
+/* One key of a tile, whichever it is, has a scale of V that is far above those of the others. */
+static void test_one_large(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 16 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int32_t j = 0; j < 16; j++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 1);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            *scale_of(&p, &p.v.scales, j) *= 0x1p20f;
+            struct cuda_rows r = cuda_result(be, &p);
+            cuda_assert_right(&p, &r);
+            cuda_rows_free(&r);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* With all scales of V times 2^k the output is, too, down to where scales are subnormal. */
+static void test_all_scaled(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 37 };
+    static const int k[] = { -126, -100, 40, 105 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int n = 0; n < 4; n++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            struct cuda_rows one = cuda_result(be, &p);
+            for (int32_t j = 0; j < seq.kv_len; j++) {
+                float *const s = scale_of(&p, &p.v.scales, j);
+                *s = ldexpf(*s, k[n]);
+            }
+            struct cuda_rows r = cuda_result(be, &p);
+            for (int32_t e = 0; e < 2 * DIM; e++) {
+                const double want = out_at(&one, e), got = ldexp(out_at(&r, e), -k[n]);
+                if (!(fabs(got - want) <= 0.01 * fabs(want) + 0.01))
+                    fail_msg("%s times 2^%d: out %d is %g, was %g", pkv_dtype_name(code_types[i]),
+                             k[n], e, got, want);
+            }
+            cuda_rows_free(&one);
+            cuda_rows_free(&r);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* The smallest codes and the largest scales, up to infinity: all keys have the same V, and that is
+ * the output. */
+static void run_equal(pkv_dtype dtype, double code, float scale)
+{
+    static const struct cuda_seq seq = { 1, 1, 2 };
+    const struct cuda_shape shape = shape_of(dtype, 1);
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    cuda_build(&p, &shape, &seq, 1, 0);
+    for (int32_t j = 0; j < seq.kv_len; j++) {
+        const int64_t at = p.table[0] * p.v.block_stride + j * p.v.token_stride;
+        for (int32_t d = 0; d < DIM; d++) oracle_store(dtype, p.v.data, at + d, code);
+        *scale_of(&p, &p.v.scales, j) = scale;
+    }
+    struct cuda_rows r = cuda_result(be, &p);
+    for (int32_t d = 0; d < DIM; d++) {
+        const double want = code * (double)scale, got = out_at(&r, d);
+        if (!(got == want || fabs(got - want) <= 0.01 * want))
+            fail_msg("%s %g times %g: out %g", pkv_dtype_name(dtype), code, (double)scale, got);
+    }
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+static void test_largest(void **state)
+{
+    (void)state;
+    run_equal(PKV_E4M3, 0x1p-9, 0x1p118f);
+    run_equal(PKV_E5M2, 0x1p-16, 0x1p127f);
+    run_equal(PKV_E5M2, 1, INFINITY);
+    run_equal(PKV_I8, 1, 0x1p112f);
+}
+
+/* Values that are all at their zero point: their sum is 0, for zero points lose what V does. */
+static void test_zeros_cancel(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 37 };
+    const struct cuda_shape shape = shape_of(PKV_U4, 2);
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    (void)state;
+    cuda_build(&p, &shape, &seq, 1, 0);
+    for (int32_t j = 0; j < seq.kv_len; j++) {
+        const int64_t at = p.table[j / 16] * p.v.block_stride + j % 16 * p.v.token_stride;
+        for (int32_t d = 0; d < DIM; d++) oracle_store(PKV_U4, p.v.data, at + d, 11);
+        *scale_of(&p, &p.v.zeros, j) = 11;
+    }
+    struct cuda_rows r = cuda_result(be, &p);
+    for (int32_t e = 0; e < 2 * DIM; e++) assert_true(fabs(out_at(&r, e)) < 1e-5);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* Numbers of the last key, which the last of four rows alone sees, change no bit of the others. Of
+ * three heads a pair of columns belongs to two rows. */
+static void confine(pkv_dtype dtype, int32_t kv_len, bool of_v, bool zero, float number)
+{
+    const struct cuda_seq seq = { 1, 4, kv_len };
+    const struct cuda_shape shape = shape_of(dtype, 3);
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    cuda_build(&p, &shape, &seq, 1, 0);
+    const pkv_kv_view *const view = of_v ? &p.v : &p.k;
+    struct cuda_rows clean = cuda_result(be, &p);
+    *scale_of(&p, zero ? &view->zeros : &view->scales, kv_len - 1) = number;
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_same(&clean, 0, &r, 0, 3, "a number of a key that the row does not see");
+    cuda_rows_free(&clean);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+static void test_confined(void **state)
+{
+    static const float numbers[] = { NAN, INFINITY, 0x1p90f, -0x1p60f, 0x1p-140f };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int n = 0; n < 5; n++)
+            for (int way = 0; way < 4; way++) {
+                confine(code_types[i], way % 2 ? 37 : 45, way < 2, false, numbers[n]);
+                if (code_types[i] == PKV_U4 && fabsf(numbers[n]) < 0x1p70f)
+                    confine(PKV_U4, way % 2 ? 37 : 45, way < 2, true, numbers[n]);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_large), cmocka_unit_test(test_all_scaled),
+        cmocka_unit_test(test_largest),   cmocka_unit_test(test_zeros_cancel),
+        cmocka_unit_test(test_confined),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
