@@ -152,8 +152,10 @@ void test_quotients(void **)
             assert_int_equal(pkv__quotient(n, pkv__divider_of(by)), n / by);
 }
 
-/* No two pieces at one place, ldmatrix's eight rows in eight groups of banks, and the short ways
- * along a row and down the rows end where the long one does. */
+/* No two pieces at one place; ldmatrix's eight rows in eight groups of banks, and eight pieces that
+ * are copied at once, too; the short ways along a row and down the rows end where the long one
+ * does.
+ */
 template <int32_t ROW_BYTES> void check_tile()
 {
     using Tile = pkv__tile_shape<ROW_BYTES>;
@@ -178,6 +180,12 @@ template <int32_t ROW_BYTES> void check_tile()
                 banks.insert(Tile::place(row, chunk) / 16 % 8);
             assert_int_equal(banks.size(), 8);
         }
+    for (int32_t first = 0; first < 16 * Tile::CHUNKS; first += 8) {
+        std::set<int32_t> banks;
+        for (int32_t at = first; at < first + 8; at++)
+            banks.insert(Tile::place(at / Tile::CHUNKS, at % Tile::CHUNKS) / 16 % 8);
+        assert_int_equal(banks.size(), 8);
+    }
 }
 void test_tiles(void **)
 {

@@ -49,10 +49,7 @@
 #define PKV__DECODE_WARPS(D) ((D) > 128 ? 2 : 4)
 #define PKV__DECODE_ROW(bits, D) ((D) * (bits) / 8)
 #define PKV__DECODE_STAGE(bits, D)                                                                 \
-    (32 * (PKV__DECODE_ROW(bits, D) + (PKV__DECODE_ROW(bits, D) % 128 == 0 ? 0 : 16)) +            \
-     ((bits) == 16  ? 0                                                                            \
-      : (bits) == 8 ? 128                                                                          \
-                    : 256))
+    (32 * PKV__DECODE_ROW(bits, D) + ((bits) == 16 ? 0 : (bits) == 8 ? 128 : 256))
 #define PKV__DECODE_FIT(bits, D) (64 * 1024 / (PKV__DECODE_WARPS(D) * PKV__DECODE_STAGE(bits, D)))
 #define PKV__DECODE_STAGES(bits, D)                                                                \
     (PKV__DECODE_FIT(bits, D) < 2 ? 2 : PKV__DECODE_FIT(bits, D) > 3 ? 3 : PKV__DECODE_FIT(bits, D))

@@ -7,7 +7,7 @@
 enum {
     PKV__PREFILL_THREADS = 128,
     PKV__PREFILL_ROWS = 64,   /* queries of an item: (row, head of the group) */
-    PKV__PREFILL_TALK = 7584, /* bytes that threads share besides tiles */
+    PKV__PREFILL_TALK = 8096, /* bytes that threads share besides tiles */
     PKV__PREFILL_SLOTS = 240  /* states of parts of items: 8 MB at dim 128 */
 };
 
@@ -15,12 +15,10 @@ enum {
 #define PKV__PREFILL_STATE(dim) (PKV__PREFILL_ROWS * ((dim) + 2))
 
 /* Dynamic shared memory of a CTA: queries, twice K and V as stored, K and V as products where these
- * are codes (rows of 32 bytes lie 48 apart), and what threads tell each other. */
+ * are codes, and what threads tell each other. */
 #define PKV__PREFILL_KEYS(dim) ((dim) <= 128 ? 64 : 32)
-#define PKV__PREFILL_PITCH(bytes) ((bytes) % 128 == 0 ? (bytes) : (bytes) + 16)
 #define PKV__PREFILL_SHARED(dim, bits)                                                             \
-    (PKV__PREFILL_ROWS * 2 * (dim) +                                                               \
-     4 * PKV__PREFILL_KEYS(dim) * PKV__PREFILL_PITCH((dim) * (bits) / 8) +                         \
+    (PKV__PREFILL_ROWS * 2 * (dim) + 4 * PKV__PREFILL_KEYS(dim) * ((dim) * (bits) / 8) +           \
      ((bits) < 16 ? 2 * PKV__PREFILL_KEYS(dim) * 2 * (dim) : 0) + PKV__PREFILL_TALK)
 
 #ifdef __cplusplus

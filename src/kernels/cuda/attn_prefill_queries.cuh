@@ -127,7 +127,7 @@ PKV_DEV void pkv__prefill_mark(const pkv__prefill_work &w, pkv__prefill_marks *m
     uint32_t bits = 0;
     if (query < w.n_queries && key >= 0)
         bits = pkv__sight_word(w.sight, pkv__prefill_place_of(w, query).row, key);
-    if (query < PKV__PREFILL_ROWS) marks->seen[stage][query][word] = bits;
+    if (query < PKV__PREFILL_ROWS) marks->seen[stage][pkv_thread()] = bits;
     PKV_UNROLL
     for (int32_t by = S::WORDS; by < 32; by *= 2) bits |= pkv_shfl_xor(bits, by);
     if (pkv_lane() < S::WORDS) marks->any[stage][pkv_warp()][word] = bits;

@@ -37,10 +37,11 @@ template <class Store_, int32_t D_> struct pkv__prefill_shape {
 
 /* What threads tell each other of a tile and of the item's queries. */
 struct pkv__prefill_marks {
-    uint32_t seen[2][PKV__PREFILL_ROWS][2]; /* bit k of word w: the query sees key 32 w + k */
+    uint32_t seen[2][PKV__PREFILL_ROWS * 2]; /* bit k of word w of a query: it sees key 32 w + k */
     uint32_t any[2][PKV__PREFILL_THREADS / 32][2]; /* some query of the warp that marked */
     uint32_t wild[PKV__PREFILL_THREADS / 32];
-    float scale[2][2][64], zero[2][2][64]; /* codes: [stage][K, V][key] */
+    float scale[2][2][80], zero[2][2][80]; /* codes: [stage][K, V][key of 64]; 80: a warp that
+                                              writes 16 of K and 16 of V writes to all banks */
     float factor[PKV__PREFILL_ROWS];       /* from S to logits */
     float q_sum[PKV__PREFILL_ROWS];        /* codes with zero points */
     float slope[PKV__PREFILL_ROWS];        /* ALiBi */
@@ -186,7 +187,7 @@ PKV_DEV pkv__prefill_bits<S> pkv__prefill_bits_of(const pkv__prefill_marks *mark
     PKV_UNROLL
     for (int32_t h = 0; h < 2; h++) PKV_UNROLL
     for (int32_t w = 0; w < S::WORDS; w++)
-        bits.of[h][w] = marks->seen[stage][row + 8 * h][w] >> pkv_lane() % 4 * 2;
+        bits.of[h][w] = marks->seen[stage][(row + 8 * h) * S::WORDS + w] >> pkv_lane() % 4 * 2;
     return bits;
 }
 template <class S>

@@ -188,7 +188,8 @@ PKV_DEV void pkv__prefill_add_wild(pkv__prefill_state<S> &st, const float (&s)[S
         const float scale = S::Store::IS_CODES ? marks->scale[stage][1][key] : 1.f;
         PKV_UNROLL
         for (int32_t h = 0; h < 2; h++) {
-            if (!(marks->seen[stage][row + 8 * h][key / 32] >> key % 32 & 1u)) continue;
+            if (!(marks->seen[stage][(row + 8 * h) * S::WORDS + key / 32] >> key % 32 & 1u))
+                continue;
             const bool none =
                 (key < 32 ? weightless[h][0] : weightless[h][S::WORDS - 1]) >> key % 32 & 1u;
             PKV_UNROLL

@@ -24,35 +24,35 @@ PKV_DEV int32_t pkv__swizzled(int32_t row, int32_t chunk)
     return (chunk & ~7) | ((chunk ^ row) & 7);
 }
 
-/* Rows of ROW_BYTES, at conflict-free places for ldmatrix: eight rows' pieces of one column lie in
- * eight different groups of four banks. By exchanging pieces within each 128 bytes where rows are
- * whole such lines; else by rows 16 bytes further apart. */
+/* Rows of ROW_BYTES, at conflict-free places: the pieces that ldmatrix reads, of one column and
+ * eight rows, lie in eight different groups of four banks, and so do eight pieces in the order of
+ * the rows, as they are copied. Short rows share a line of 128 bytes; each line exchanges the
+ * pieces of its rows in its own way. */
 template <int32_t ROW_BYTES> struct pkv__tile_shape {
     static constexpr int32_t CHUNKS = ROW_BYTES / 16;
-    static constexpr bool SWIZZLED = ROW_BYTES % 128 == 0;
-    static constexpr int32_t PITCH = SWIZZLED ? ROW_BYTES : ROW_BYTES + 16;
+    static constexpr int32_t PITCH = ROW_BYTES;
     static constexpr int32_t BYTES = PKV__TILE_KEYS * PITCH; /* of K or of V */
+    static constexpr int32_t LINE_ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;
+    static constexpr int32_t WAYS = CHUNKS < 8 ? CHUNKS : 8; /* to exchange pieces */
     static constexpr int32_t STEP_ROWS = 32 / CHUNKS;
     static constexpr int32_t N_COPIES = PKV__TILE_KEYS / STEP_ROWS;
     static_assert(CHUNKS >= 2 && CHUNKS <= 32 && 32 % CHUNKS == 0, "a warp copies whole rows");
 
     static PKV_DEV int32_t place(int32_t row, int32_t chunk)
     {
-        if (SWIZZLED) chunk = pkv__swizzled(row, chunk);
-        return row * PITCH + chunk * 16;
+        return row * PITCH + (chunk ^ (row / LINE_ROWS & (WAYS - 1))) * 16;
     }
     /* From a place in a tile that lies at a multiple of 128 bytes, an even chunk or the one behind
      * it among the first two: 2 n chunks along the row. One instruction, no register. */
     static PKV_DEV int32_t along(int32_t place, int32_t n)
     {
-        if (!SWIZZLED) return place + 32 * n;
         return (place ^ (2 * n & 7) << 4) + (2 * n & ~7) * 16;
     }
     /* The same from a row below STEP_ROWS: n * STEP_ROWS rows down. */
     static PKV_DEV int32_t down(int32_t place, int32_t n)
     {
         const int32_t rows = n * STEP_ROWS;
-        return (SWIZZLED ? place ^ (rows & 7) << 4 : place) + rows * PITCH;
+        return (place ^ (rows & 7) << 4) + rows * PITCH;
     }
 };
 
