@@ -201,8 +201,9 @@ PKV_DEV void mla_run_sequence(const struct pkv__cuda_mla &c, mla_shared *s, int3
 
 /* The next chunk of sequences to shared memory, where the state of the walk is, too: registers are
  * for O. The end of their items in the line. */
-PKV_DEV int64_t mla_fetch_sequences(const struct pkv__cuda_mla &c, mla_shared *s)
+PKV_DEV int64_t mla_fetch_sequences(const struct pkv__cuda_mla &c, mla_shared *shared)
 {
+    mla_shared *const s = shared + pkv_shfl(0, 0); /* as mla_fresh_lane */
     int32_t next_row = s->next_row, first = s->first_seq;
     int64_t chunk;
     const pkv__cut cut = pkv__cut_chunk<MLA_THREADS>(c.attn, first, &next_row, nullptr, &s->scan);
