@@ -165,9 +165,17 @@ static bool is_wanted(const struct gpu *g, const char *name)
     return false;
 }
 
+static bool keep_results(const struct gpu *g)
+{
+    if (gpu_write_json(g)) return true;
+    fprintf(stderr, "%s: %s\n", g->json_path, strerror(errno));
+    return false;
+}
+
 static int run_stages(struct gpu *g)
 {
     int wrong = 0;
+    if (!keep_results(g)) return 2; /* before minutes are spent on them */
     for (int i = 0; i < N_STAGES; i++) {
         if (!is_wanted(g, stages[i].name)) continue;
         const double begin = gpu_now();
@@ -180,7 +188,7 @@ static int run_stages(struct gpu *g)
                      "the first: %s", g->dropped);
         printf("stage %s: %.1f s\n", g->stage, gpu_now() - begin);
         fflush(stdout);
-        if (!gpu_write_json(g)) fprintf(stderr, "%s: %s\n", g->json_path, strerror(errno));
+        (void)keep_results(g);
     }
     gpu_print_table(g);
     for (int i = 0; i < g->n_results; i++) wrong += g->results[i].verdict == GPU_WRONG;
@@ -220,6 +228,7 @@ static int parse(int argc, char **argv, struct gpu *g)
         { "stage", 1, NULL, 's' },   { "json", 1, NULL, 'j' }, { "seed", 1, NULL, 'r' },
         { "dry-run", 0, NULL, 'd' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
     };
+    const char *odd = NULL; /* what is not understood */
     char *end = NULL;
     for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (opt == 's') g->stages = optarg;
@@ -230,11 +239,13 @@ static int parse(int argc, char **argv, struct gpu *g)
             usage(stdout, argv[0]);
             return 0;
         }
-        if (opt == '?' || (opt == 'r' && (end == optarg || *end))) return 2;
+        if (opt == '?') return 2;
+        if (opt == 'r' && (end == optarg || *end)) odd = optarg;
     }
-    if (optind == argc && stages_known(g)) return -1;
-    fprintf(stderr, "%s: what is '%s'? --help says how\n", argv[0],
-            optind < argc ? argv[optind] : g->stages);
+    if (optind < argc) odd = argv[optind];
+    if (!odd && !stages_known(g)) odd = g->stages;
+    if (!odd) return -1;
+    fprintf(stderr, "%s: what is '%s'? --help says how\n", argv[0], odd);
     return 2;
 }
 

@@ -1,9 +1,15 @@
-/* check_kernels on a GPU: its memory is the process's own, which kernels reach where it lies, page
- * by page registered with the driver or as the system lets them. Calls are waited for, since the
- * cases look at once.
+/* check_kernels on a GPU: its memory is the process's own, which kernels reach where it lies, as
+ * the system lets them or registered with the driver. Calls are waited for, since the cases look at
+ * once.
  *
- * What cannot be registered (address space without memory behind it) makes calls unsupported while
- * it is there: those runs count as skipped, and say so. Linked with --wrap of every operation. */
+ *   pieces  |--a--|     |--b--|-c-|        what the cases allocate
+ *   runs   [  pages ]  [   pages    ]      that pieces share; registered in one call, for the
+ * driver refuses a copy that leaves a registration
+ *
+ * A piece that comes or goes makes the runs that it touches be registered anew: nothing is under
+ * way then, and what is given back to the system must not stay registered. What cannot be
+ * registered (address space without memory behind it) makes calls unsupported while it is there:
+ * those cases count as skipped, and say so. Linked with --wrap of every operation. */
 #include "check_gpu_device.h"
 #include "pagedkv/attention.h"
 #include "pagedkv/moves.h"
@@ -12,21 +18,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAGE = 4096, N_SLOTS = 1 << 17 };
+enum { PAGE = 4096, MAX_PIECES = 4096 };
 static const size_t most_bytes = (size_t)1 << 30; /* of one piece; more is address space */
 
-/* A page and how many pieces lie on it: open addressing; 0 is free, a count of 0 a grave. */
-static struct {
-    uintptr_t page;
-    int32_t n;
-} pages[N_SLOTS];
-
-/* Pieces, to know their bytes again. */
-static struct {
+/* Of addresses: from the first byte of a page to behind the last one of another. */
+struct pages {
+    uintptr_t lo, hi;
+};
+static struct pages runs[MAX_PIECES];
+static struct piece {
     void *data;
-    size_t bytes;
-} pieces[4096];
-static int n_pieces, n_unreachable, n_pages;
+    struct pages pages;
+    bool reached; /* lies in a run */
+} pieces[MAX_PIECES];
+static int n_runs, n_pieces, n_unreachable;
 static bool lends, needs_pages;
 
 void gpu_lend_memory(void)
@@ -37,57 +42,78 @@ void gpu_lend_memory(void)
     needs_pages = gpu_open(&about, why, sizeof(why)) && !about.reads_all_host_memory;
 }
 
-/* The slot of a page; where it is missing, one that is free. */
-static size_t slot_of(uintptr_t page)
+static bool overlap(struct pages a, struct pages b)
 {
-    size_t i = (size_t)(page / PAGE * UINT64_C(0x9e3779b97f4a7c15) >> 48) % N_SLOTS;
-    size_t grave = N_SLOTS;
-    for (size_t n = 0; n < N_SLOTS && pages[i].page != 0; n++, i = (i + 1) % N_SLOTS) {
-        if (pages[i].page == page) return i;
-        if (pages[i].n == 0 && grave == N_SLOTS) grave = i;
-    }
-    return grave < N_SLOTS ? grave : i;
+    return a.lo < b.hi && b.lo < a.hi;
 }
 
-static void leave(void *data, size_t bytes)
+static bool register_run(struct pages run)
 {
-    const uintptr_t end = (uintptr_t)data + bytes;
-    for (uintptr_t page = (uintptr_t)data / PAGE * PAGE; page < end; page += PAGE) {
-        const size_t i = slot_of(page);
-        if (pages[i].page != page || pages[i].n == 0 || --pages[i].n > 0) continue;
-        n_pages--;
-        gpu_unregister_pages((void *)page);
-    }
-}
-
-/* All pages of it, or none. */
-static bool reach(void *data, size_t bytes)
-{
-    if (bytes > most_bytes) return false;
-    const uintptr_t end = (uintptr_t)data + bytes;
-    for (uintptr_t page = (uintptr_t)data / PAGE * PAGE; page < end; page += PAGE) {
-        const size_t i = slot_of(page);
-        const bool fresh = pages[i].page != page || pages[i].n == 0;
-        if (fresh && (n_pages == N_SLOTS / 2 || !gpu_register_pages((void *)page, PAGE))) {
-            if (page > (uintptr_t)data) leave(data, page - (uintptr_t)data);
-            return false;
-        }
-        n_pages += fresh;
-        pages[i].page = page;
-        pages[i].n = fresh ? 1 : pages[i].n + 1;
-    }
+    if (n_runs == MAX_PIECES || !gpu_register_pages((void *)run.lo, run.hi - run.lo)) return false;
+    runs[n_runs++] = run;
     return true;
+}
+static void unregister_run(int i)
+{
+    gpu_unregister_pages((void *)runs[i].lo);
+    runs[i] = runs[--n_runs];
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct piece *const *x = a, *const *y = b;
+    return ((*x)->pages.lo > (*y)->pages.lo) - ((*x)->pages.lo < (*y)->pages.lo);
+}
+
+/* Registers the pages of pieces that lay in a run, which is no more. */
+static void register_again(struct pages old)
+{
+    static struct piece *within[MAX_PIECES];
+    int n = 0;
+    for (int i = 0; i < n_pieces; i++)
+        if (pieces[i].reached && overlap(pieces[i].pages, old)) within[n++] = &pieces[i];
+    qsort(within, (size_t)n, sizeof(*within), by_address);
+    for (int i = 0, end; i < n; i = end) {
+        struct pages run = within[i]->pages;
+        for (end = i + 1; end < n && within[end]->pages.lo < run.hi; end++)
+            if (within[end]->pages.hi > run.hi) run.hi = within[end]->pages.hi;
+        const bool reached = register_run(run);
+        for (int k = i; k < end && !reached; k++) within[k]->reached = false;
+        n_unreachable += reached ? 0 : end - i;
+    }
+}
+
+/* One run of its pages and of those of all runs that it touches. */
+static bool reach(struct pages pages)
+{
+    static struct pages old[MAX_PIECES];
+    struct pages run = pages;
+    int n_old = 0;
+    if (pages.hi - pages.lo > most_bytes) return false;
+    for (int i = n_runs; i-- > 0;) {
+        if (!overlap(runs[i], pages)) continue;
+        old[n_old++] = runs[i];
+        if (runs[i].lo < run.lo) run.lo = runs[i].lo;
+        if (runs[i].hi > run.hi) run.hi = runs[i].hi;
+        unregister_run(i);
+    }
+    if (register_run(run)) return true;
+    for (int k = 0; k < n_old; k++) register_again(old[k]);
+    return false;
 }
 
 void device_register(void *data, size_t bytes)
 {
     if (!needs_pages) return;
-    if (n_pieces == (int)(sizeof(pieces) / sizeof(pieces[0])) || !reach(data, bytes)) {
+    const uintptr_t at = (uintptr_t)data;
+    const struct pages pages = { at / PAGE * PAGE, (at + bytes + PAGE - 1) / PAGE * PAGE };
+    if (n_pieces == MAX_PIECES) {
         n_unreachable++;
         return;
     }
-    pieces[n_pieces].data = data;
-    pieces[n_pieces++].bytes = bytes;
+    const bool reached = reach(pages);
+    pieces[n_pieces++] = (struct piece){ data, pages, reached };
+    n_unreachable += !reached;
 }
 
 void device_unregister(void *data)
@@ -96,11 +122,20 @@ void device_unregister(void *data)
     if (!needs_pages || !data) return;
     while (i-- > 0 && pieces[i].data != data) continue;
     if (i < 0) {
-        n_unreachable -= n_unreachable > 0;
+        n_unreachable -= n_unreachable > 0; /* there were too many pieces */
         return;
     }
-    leave(data, pieces[i].bytes);
+    const struct piece gone = pieces[i];
     pieces[i] = pieces[--n_pieces];
+    if (!gone.reached) {
+        n_unreachable--;
+        return;
+    }
+    int r = 0;
+    while (!overlap(runs[r], gone.pages)) r++;
+    const struct pages run = runs[r];
+    unregister_run(r);
+    register_again(run);
 }
 
 static pkv_status done(pkv_status status)
@@ -113,13 +148,14 @@ static pkv_status done(pkv_status status)
 }
 
 /* Operations of the library, waited for. */
-#define WAITED(name, types, values)                                                                \
+#define WAITED(name, types, values) WAITED_OR(PKV_E_UNSUPPORTED, name, types, values)
+#define WAITED_OR(lost, name, types, values)                                                       \
     pkv_status __real_##name types;                                                                \
     pkv_status __wrap_##name types;                                                                \
     pkv_status __wrap_##name types                                                                 \
     {                                                                                              \
         if (!lends) return __real_##name values;                                                   \
-        return n_unreachable > 0 ? PKV_E_UNSUPPORTED : done(__real_##name values);                 \
+        return n_unreachable > 0 ? (lost) : done(__real_##name values);                            \
     }
 
 WAITED(pkv_attn_run,
@@ -132,8 +168,10 @@ WAITED(pkv_attn_mla_run,
         const pkv_kv_view *v, const pkv_attn_batch *batch, const pkv_attn_opts *opts,
         void *workspace, size_t bytes, void *stream, pkv_tensor3 *out, pkv_lse *lse),
        (be, q, q_rope, k, v, batch, opts, workspace, bytes, stream, out, lse))
-WAITED(pkv_workspace_init, (pkv_backend * be, void *workspace, size_t bytes, void *stream),
-       (be, workspace, bytes, stream))
+/* The call that the workspace is for will be the one that is skipped. */
+WAITED_OR(PKV_OK, pkv_workspace_init,
+          (pkv_backend * be, void *workspace, size_t bytes, void *stream),
+          (be, workspace, bytes, stream))
 WAITED(pkv_table_check,
        (pkv_backend * be, const pkv_attn_batch *batch, const pkv_attn_opts *opts, int64_t n_rows,
         int32_t n_blocks, int32_t block_tokens, uint32_t *bad, void *stream),

@@ -1,6 +1,6 @@
 /* A CUDA runtime for the test of check_gpu: a device that is the process itself, whose clock goes
  * by events, whose graphs do nothing when launched (what they hold has run when they were
- * recorded), and whose register of pages is strict. */
+ * recorded), and whose register of pages is strict: a copy does not leave a registration. */
 #include "kernels/check_gpu_device.h"
 
 #include <cuda_runtime_api.h>
@@ -11,8 +11,10 @@
 static struct {
     cudaError_t last;
     int n_events, capturing;
-    uintptr_t pages[1 << 16];
-    int n_pages;
+    struct {
+        uintptr_t lo, hi;
+    } runs[4096]; /* registered */
+    int n_runs, n_pages;
 } rt;
 
 static cudaError_t answer(cudaError_t error)
@@ -26,6 +28,16 @@ static cudaError_t unless_told(const char *name)
 {
     const char *told = getenv("FAKE_FAILS");
     return answer(told && strcmp(told, name) == 0 ? cudaErrorLaunchFailure : cudaSuccess);
+}
+
+/* Memory that is registered in part, or in several pieces. */
+static bool leaves_a_run(const void *p, size_t bytes)
+{
+    const uintptr_t lo = (uintptr_t)p, hi = lo + bytes;
+    for (int i = 0; i < rt.n_runs; i++)
+        if (rt.runs[i].lo < hi && lo < rt.runs[i].hi)
+            return lo < rt.runs[i].lo || hi > rt.runs[i].hi;
+    return false;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -106,6 +118,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     (void)kind, (void)stream;
+    if (leaves_a_run(dst, bytes) || leaves_a_run(src, bytes)) return answer(cudaErrorInvalidValue);
     memcpy(dst, src, bytes);
     return unless_told("cudaMemcpyAsync");
 }
@@ -114,38 +127,45 @@ cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, con
                                  size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
 {
     (void)attrs, (void)attrsIdxs, (void)numAttrs, (void)stream;
-    for (size_t i = 0; i < count; i++) memcpy(dsts[i], srcs[i], sizes[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (leaves_a_run(dsts[i], sizes[i]) || leaves_a_run(srcs[i], sizes[i]))
+            return answer(cudaErrorInvalidValue);
+        memcpy(dsts[i], srcs[i], sizes[i]);
+    }
     return rt.capturing ? answer(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream)
 {
     (void)stream;
+    if (leaves_a_run(p, bytes)) return answer(cudaErrorInvalidValue);
     memset(p, byte, bytes);
     return cudaSuccess;
 }
 
-static size_t find_page(uintptr_t page)
-{
-    size_t i = 0;
-    while (i < (size_t)rt.n_pages && rt.pages[i] != page) i++;
-    return i;
-}
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)flags;
     const char *most = getenv("FAKE_PAGES");
-    if (most && rt.n_pages >= atoi(most)) return answer(cudaErrorMemoryAllocation);
-    const bool odd = bytes != 4096 || (uintptr_t)p % 4096 != 0;
-    if (odd || find_page((uintptr_t)p) < (size_t)rt.n_pages)
-        return answer(cudaErrorHostMemoryAlreadyRegistered);
-    rt.pages[rt.n_pages++] = (uintptr_t)p;
+    const uintptr_t lo = (uintptr_t)p, hi = lo + bytes;
+    if (lo % 4096 != 0 || bytes == 0 || bytes % 4096 != 0) return answer(cudaErrorInvalidValue);
+    if (rt.n_runs == (int)(sizeof(rt.runs) / sizeof(rt.runs[0])) ||
+        (most && rt.n_pages + (int)(bytes / 4096) > atoi(most)))
+        return answer(cudaErrorMemoryAllocation);
+    for (int i = 0; i < rt.n_runs; i++)
+        if (rt.runs[i].lo < hi && lo < rt.runs[i].hi)
+            return answer(cudaErrorHostMemoryAlreadyRegistered);
+    rt.runs[rt.n_runs].lo = lo;
+    rt.runs[rt.n_runs++].hi = hi;
+    rt.n_pages += (int)(bytes / 4096);
     return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *p)
 {
-    const size_t i = find_page((uintptr_t)p);
-    if (i == (size_t)rt.n_pages) return answer(cudaErrorHostMemoryNotRegistered);
-    rt.pages[i] = rt.pages[--rt.n_pages];
+    int i = 0;
+    while (i < rt.n_runs && rt.runs[i].lo != (uintptr_t)p) i++;
+    if (i == rt.n_runs) return answer(cudaErrorHostMemoryNotRegistered);
+    rt.n_pages -= (int)((rt.runs[i].hi - rt.runs[i].lo) / 4096);
+    rt.runs[i] = rt.runs[--rt.n_runs];
     return cudaSuccess;
 }
 
