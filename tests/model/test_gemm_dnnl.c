@@ -26,7 +26,10 @@ static struct pkv__dnnl *create(void)
     struct pkv__dnnl *d = NULL;
     const pkv_allocator alloc = { 0 };
     const pkv_status status = pkv__dnnl_create(MAX_M, MAX_K, true, &alloc, &d);
-    if (status == PKV_E_UNSUPPORTED) skip();
+    if (status == PKV_E_UNSUPPORTED) {
+        fprintf(stderr, "SKIPPED: built without oneDNN\n");
+        skip();
+    }
     assert_int_equal(status, PKV_OK);
     return d;
 }
