@@ -6,8 +6,8 @@ usage: test_summary.py RESULTS_DIR SECONDS
 RESULTS_DIR holds, per stage, NN-column.json (lines of meson's testlog.json, or of run_checks.py),
 NN-column.rc (exit status of the runner) or NN-column.fail / .skip (one line saying why there is no
 json). Single tests of a TAP program count one each; a program that ends with a line "N passed, N
-failed, N skipped" of its own counts so many. Exit status 0 only if something ran and nothing
-failed. The last line printed is "N passed, N failed, N skipped".
+failed, N skipped" of its own counts so many. NN-column.totals has lines "build name count name count ..",
+which are added up per build. Exit status 0 only if something ran and nothing failed. The last line printed is "N passed, N failed, N skipped".
 """
 import json
 import pathlib
@@ -18,6 +18,8 @@ from collections import defaultdict
 TAP_LINE = re.compile(r"^(not )?ok\b *(\d+)?[ -]*(.*)$")
 TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*SKIP\S*\s*(.*))?", re.IGNORECASE)
 TAP_SKIP = re.compile(r"#\s*SKIP\S*\s*(.*)$", re.IGNORECASE)
+OWN_SKIP = re.compile(r"^skipped (\d+) of \d+ runs of [^:]*: (.*)$", re.MULTILINE)
+OF_ONE_RUN = re.compile(r" of dims \d+ and \d+.*| of \d+ x \d+\b")  # what check_kernels drew
 OWN_COUNT = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
 TAIL_LINES = 30  # of a failed program's output
 
@@ -29,7 +31,7 @@ class Test:
 
 
 def skip_reasons(text):
-    return [line[8:].strip() for line in text.splitlines() if line.startswith("SKIPPED:")]
+    return re.findall(r"^SKIPPED(?:: *| (?=level ))(.*)", text, re.MULTILINE)
 
 
 def tail(entry):
@@ -50,8 +52,9 @@ def tap_points(stdout):
             skip = TAP_SKIP.search(match[3])
             # cmocka 1.1 writes "not ok N # SKIP name": a skip, whatever stands before it
             result = "skip" if skip else "fail" if match[1] else "pass"
-            name = match[3].lstrip("- ") if not skip else skip[1] or match[3].split("#")[0].strip()
-            points.append((name, result, ""))
+            name = match[3].split("#")[0].strip("- ") if skip else match[3].lstrip("- ")
+            reason = skip[1] if skip and name else ""
+            points.append((name or skip[1], result, reason))
     return plan, points
 
 
@@ -61,9 +64,12 @@ def points_of_program(program, entry, reasons):
     counts = OWN_COUNT.findall(entry.get("stdout", ""))
     if counts:
         n_pass, n_fail, n_skip = (int(n or 0) for n in counts[-1])
+        skips = []
+        for n, why in OWN_SKIP.findall(entry["stdout"]):
+            skips += [(program, "skip", OF_ONE_RUN.sub("", why))] * int(n)
         why = reasons[0] if reasons else "no reason given"
         return ([(program, "pass", "")] * n_pass + [(program, "fail", "")] * n_fail
-                + [(program, "skip", why)] * n_skip)
+                + skips + [(program, "skip", why)] * (n_skip - len(skips)))
     result = {"OK": "pass", "SKIP": "skip", "EXPECTEDFAIL": "pass"}.get(outcome, "fail")
     reason = (reasons[0] if reasons else "no reason given") if result == "skip" else ""
     return [(program, result, reason)]
@@ -141,7 +147,23 @@ def print_skips(tests):
     if why:
         print("\nskipped, and why:")
     for (area, name, reason), columns in why.items():
-        print(f"  {area}: {name} ({', '.join(dict.fromkeys(columns))}): {reason}")
+        times = f", {len(columns)} times" if len(columns) > len(set(columns)) else ""
+        print(f"  {area}: {name} ({', '.join(dict.fromkeys(columns))}{times}): {reason}")
+
+
+def print_totals(folder):
+    """What the emulated GPU did, per build of its kernels."""
+    totals = defaultdict(lambda: defaultdict(int))
+    for path in sorted(folder.glob("*.totals")):
+        for line in path.read_text().splitlines():
+            build, *words = line.split()
+            totals[build]["programs"] += 1
+            for name, n in zip(words[::2], words[1::2]):
+                totals[build][name] += int(n)
+    if totals:
+        print("\nthe emulated GPU, per build of its kernels:")
+    for build, counts in totals.items():
+        print(f"  {build}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items() if n))
 
 
 def print_failures(tests):
@@ -164,6 +186,7 @@ def main():
         print_failures(tests)
         print_table(tests)
         print_skips(tests)
+    print_totals(pathlib.Path(sys.argv[1]))
     if n["pass"] + n["fail"] == 0:
         print("no test ran")
     print(f"\ntotal time: {sys.argv[2]} s")

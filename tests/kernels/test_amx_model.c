@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -121,7 +122,11 @@ static void test_against_the_machine(void **state)
     uint64_t x = 1;
     struct factors f, g;
     (void)state;
-    if (pkv_isa_check(PKV_ISA_AMX, NULL) != PKV_OK) skip();
+    const char *why = "";
+    if (pkv_isa_check(PKV_ISA_AMX, &why) != PKV_OK) {
+        fprintf(stderr, "SKIPPED: level amx: %s\n", why);
+        skip();
+    }
     for (int round = 0; round < 400; round++) {
         for (size_t i = 0; i < sizeof(f) / 2; i++) {
             x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -70,6 +70,7 @@ void copy_async(void *dst, const void *src, size_t bytes, size_t src_bytes, site
 {
     const copy c = { static_cast<char *>(dst), src, bytes, src_bytes, at };
     check_copy(c, at);
+    m.totals.copies++;
     if (watcher.copy_issue) watcher.copy_issue(dst, bytes, at);
     if (m.schedule.eager) land(c);
     else memset(dst, 0xff, bytes);

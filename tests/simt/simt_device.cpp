@@ -2,10 +2,13 @@
 #include "simt_device.h"
 #include "simt_state.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace simt
 {
@@ -25,6 +28,29 @@ void *add_buffer(void *p, size_t bytes, size_t mapped_bytes)
     if (watcher.global_add) watcher.global_add(p, bytes);
     return p;
 }
+
+/* At the end of a program, not of one that it has forked: whose counts begin with its parent's. */
+struct totals_writer {
+    const pid_t program = getpid();
+
+    ~totals_writer()
+    {
+        const char *path = getenv("PKV_SIMT_TOTALS");
+        if (!path || getpid() != program || m.totals.launches == 0) return;
+        FILE *file = fopen(path, "a");
+        if (!file) return;
+        const device_totals &t = m.totals;
+        fprintf(file,
+                "%s launches %" PRIu64 " blocks %" PRIu64 " switches %" PRIu64 " barriers %" PRIu64
+                " collectives %" PRIu64 " products %" PRIu64 " copies %" PRIu64 " accesses %" PRIu64
+                " instructions %" PRIu64 "\n",
+                device_build(), t.launches, t.blocks, t.switches, t.barriers, t.collectives,
+                t.products, t.copies, t.accesses, t.instructions);
+        fclose(file);
+    }
+};
+
+const totals_writer writer;
 
 } // namespace
 } // namespace simt

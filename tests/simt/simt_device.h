@@ -51,9 +51,13 @@ const char *device_last_error(void);
 /* "plain", "asan", "race" or "ptx" */
 const char *device_build(void);
 
-/* Since the program began. */
+/* Since the program began. When it ends, they become a line, which begins with the build, at the
+ * end of the file that PKV_SIMT_TOTALS names. */
 typedef struct device_totals {
     uint64_t launches, blocks, switches, barriers, collectives, products;
+    uint64_t copies;       /* cp.async of a thread */
+    uint64_t accesses;     /* that the race detector has watched */
+    uint64_t instructions; /* of PTX, of a thread */
 } device_totals;
 
 device_totals device_get_totals(void);

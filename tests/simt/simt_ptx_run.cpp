@@ -18,12 +18,6 @@ namespace
  * the library 30,000. */
 constexpr size_t max_frame = 900 << 10;
 
-uint64_t &n_executed()
-{
-    static uint64_t n;
-    return n;
-}
-
 uint64_t special_value(ptx_special what, const ptx_frame &f)
 {
     const uint32_t lane = (uint32_t)(thread_idx() % warp_size), bit = 1u << lane;
@@ -71,7 +65,7 @@ void run(ptx_frame &f)
     const int32_t n = (int32_t)f.function->code.size();
     while (f.next < n) {
         const ptx_instruction &i = code[f.next++];
-        n_executed()++;
+        m.totals.instructions++;
         if (i.guard >= 0 && (f.cells[i.guard] & 1) == (uint64_t)i.guard_inverted) continue;
         i.run(f, i);
     }
@@ -184,7 +178,7 @@ int ptx_run(const ptx_module &module, const std::string &entry, const launch_sha
 
 uint64_t ptx_n_executed()
 {
-    return n_executed();
+    return m.totals.instructions;
 }
 
 } // namespace simt

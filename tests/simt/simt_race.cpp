@@ -285,6 +285,7 @@ void touch_memory(const void *address, size_t bytes, bool store, bool atomic, co
                  store ? "store" : "load", bytes);
         stop(place_of(at), text);
     }
+    m.totals.accesses++;
     const place where = place_of(at);
     const touch by = { event_now(where, atomic), store, shared ? "shared" : "global" };
     for (size_t i = 0; i < bytes; i++) {
