@@ -54,7 +54,6 @@ PKV_DEV void mla_walk(const struct pkv__cuda_mla &c, mla_shared *s, mla_running 
     const int32_t m_tiles = mla_m_tiles(item);
     const bool has_logits = mla_m_tile() < m_tiles;
     mla_ahead ahead = { mla_fetch_id(c, item, item.tile_lo), 0 };
-    if (pkv_thread() == 0) s->odd = s->finite = 0;
     if (pkv_thread() < MLA_QUERIES) s->factor[pkv_thread()] = 1;
     mla_look(c, s, item.tile_lo, 0);
     mla_look(c, s, item.tile_lo + 1, 1);
@@ -75,11 +74,12 @@ PKV_DEV void mla_walk(const struct pkv__cuda_mla &c, mla_shared *s, mla_running 
         if (has_logits) mla_logits<Store>(c, s, tile, stage, buffer, &logit);
         mla_look(c, s, tile + 2, (n + 2) % 3);
         pkv_syncthreads();
-        const bool odd = s->odd != 0;
-        if (odd) mla_hide_odd_keys<Store>(s, stage, buffer, has_logits, &logit);
+        const bool odd = s->odd[buffer] != 0;
+        if (odd && has_logits) pkv_atomic_or(&s->finite[buffer], logit.finite);
         if (has_logits) mla_weights<Store>(c, s, logit, run);
         pkv_syncthreads();
-        if (odd && pkv_thread() == 0) s->odd = s->finite = 0;
+        mla_rescale(s, o);
+        if (odd) mla_add_specials<Store>(c, s, stage, buffer, o);
         mla_values<Store>(s, m_tiles, stage, n_groups, o);
     }
     pkv_syncthreads();

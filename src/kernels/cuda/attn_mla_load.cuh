@@ -81,6 +81,7 @@ PKV_DEV void mla_look(const struct pkv__cuda_mla &c, mla_shared *s, int32_t tile
     const mla_item &item = s->item;
     const int32_t i = pkv_thread();
     if (i >= MLA_QUERIES) return;
+    if (i == 0) s->odd[buffer] = s->finite[buffer] = 0;
     const bool exists = i < item.n_queries && tile < item.tile_hi;
     const int32_t row = pkv__quotient(item.first_query + (exists ? i : 0), c.by_heads);
     const uint32_t seen = exists ? pkv__sight_word(s->sight, row, tile * MLA_KEYS) : 0;

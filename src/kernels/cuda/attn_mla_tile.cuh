@@ -142,34 +142,7 @@ PKV_DEV void mla_logits(const struct pkv__cuda_mla &c, mla_shared *s, int32_t ti
         largest = fmaxf(largest, pkv_shfl_xor(largest, 2));
         if (lane % 4 == 0) s->max[mla_half_of_keys()][query] = largest;
     }
-    if (!all_finite) pkv_atomic_or(&s->odd, 1u);
-}
-
-/* A key whose row holds a NaN or an infinity makes that of every query's product; P of a query that
- * does not see it is 0, and 0 times that would be NaN. So such rows become zeros where not all
- * queries see them; those that do have a NaN in P. All threads of the block; rare. */
-template <class Store>
-PKV_DEV void mla_hide_odd_keys(mla_shared *s, int32_t stage, int32_t buffer, bool has_logits,
-                               mla_logit *logit)
-{
-    if (has_logits && logit->finite) pkv_atomic_or(&s->finite, logit->finite);
-    pkv_syncthreads();
-    const uint32_t any = s->any[buffer][0] | s->any[buffer][1];
-    const uint32_t all = s->all[buffer][0] & s->all[buffer][1];
-    const uint32_t hidden = any & ~all & ~s->finite;
-    unsigned char *tile = mla_latent_tile<Store>(s, stage);
-    const int32_t lane = mla_fresh_lane();
-    for (int32_t row = pkv_warp(); row < MLA_KEYS; row += MLA_WARPS)
-        if (hidden >> row & 1u)
-            for (int32_t h = 0; h < 2; h++)
-                pkv_stv(tile + row * MLA_LATENT_BYTES + 16 * (lane + 32 * h),
-                        make_uint4(0, 0, 0, 0));
-    if (!has_logits) return;
-    PKV_UNROLL
-    for (int32_t n = 0; n < 2; n++)
-        for (int32_t i = 0; i < 4; i++)
-            if (hidden >> mla_key(lane, n, i) & 1u && logit->z[n][i] > PKV_NEG_INF)
-                logit->z[n][i] = pkv_float_of_bits(0x7fc00000u);
+    if (!all_finite) pkv_atomic_or(&s->odd[buffer], 1u);
 }
 
 /* ---------------------------------------------------------------- P */
@@ -248,8 +221,9 @@ PKV_DEV int32_t mla_groups(const struct pkv__cuda_mla &c)
     return left < 0 ? 0 : left < MLA_GROUPS ? left : MLA_GROUPS;
 }
 
-PKV_DEV void mla_rescale(const mla_shared *s, int32_t lane, mla_out &o)
+PKV_DEV void mla_rescale(const mla_shared *s, mla_out &o)
 {
+    const int32_t lane = mla_fresh_lane();
     float f[MLA_M_TILES][2];
     bool moved = false;
     PKV_UNROLL
@@ -302,6 +276,61 @@ PKV_DEV void mla_add_scaled(const mla_shared *s, int32_t lane, int32_t m, int32_
     }
 }
 
+/* ---------------------------------------------------------------- what is not finite */
+PKV_DEV bool mla_is_special(bool bf16, uint32_t bits)
+{
+    const uint32_t exponent = bf16 ? 0x7f80u : 0x7c00u;
+    return (bits & exponent) == exponent;
+}
+/* What an element adds to rows that see it: nothing, or itself. */
+template <class Store> PKV_DEV float mla_special_of(uint32_t bits, float sign)
+{
+    if (!mla_is_special(Store::IS_BF16, bits & 0xffffu)) return 0;
+    const float2 two = pkv_unpack2<typename Store::product>(bits & 0xffffu);
+    return two.x * sign;
+}
+
+/* NaN and infinities of the tile join O of those queries that see their key, whatever their weight
+ * is, and become zeros: the weight of all others is 0, and 0 times that would be NaN. Such an
+ * element makes that key's product of every query odd, so that only keys without one that is finite
+ * are looked at. A warp's own columns. Rare. */
+template <class Store>
+PKV_DEV void mla_add_specials(const struct pkv__cuda_mla &c, mla_shared *s, int32_t stage,
+                              int32_t buffer, mla_out &o)
+{
+    const int32_t lane = mla_fresh_lane();
+    unsigned char *tile = mla_latent_tile<Store>(s, stage);
+    uint32_t keys = (s->any[buffer][0] | s->any[buffer][1]) & ~s->finite[buffer];
+    for (int32_t key = 0; keys != 0; key++, keys >>= 1) {
+        if (!(keys & 1u)) continue;
+        PKV_UNROLL
+        for (int32_t n = 0; n < 2 * MLA_GROUPS; n++) {
+            const int32_t chunk = 2 * MLA_GROUPS * pkv_warp() + n;
+            if (8 * chunk >= c.n_columns) continue;
+            unsigned char *at = tile + mla_at(key, MLA_LATENT_BYTES, chunk) + 4 * (lane % 4);
+            const uint32_t bits = pkv_ldv<uint32_t>(at);
+            float sign = 1;
+            if constexpr (Store::IS_CODES) {
+                /* 0 and NaN make a NaN of it. */
+                const float scale = s->scale[pkv__quotient(8 * chunk, c.by_part_pitch)][key];
+                sign = scale > 0 ? 1.f : scale < 0 ? -1.f : 0.f;
+            }
+            const float lo = mla_special_of<Store>(bits, sign);
+            const float hi = mla_special_of<Store>(bits >> 16, sign);
+            if (!pkv_any(!(lo == 0 && hi == 0))) continue;
+            PKV_UNROLL
+            for (int32_t m = 0; m < MLA_M_TILES; m++)
+                for (int32_t i = 0; i < 4; i++)
+                    if (s->seen[buffer][mla_query(lane, m, i / 2)] >> key & 1u)
+                        o[m][n][i] += i % 2 ? hi : lo;
+            pkv_syncwarp();
+            if (lane < 4)
+                pkv_stv(at, (lo == 0 ? bits & 0xffffu : 0u) | (hi == 0 ? bits & ~0xffffu : 0u));
+        }
+    }
+    pkv_syncwarp();
+}
+
 /* O += P V. Tiles of queries and groups of columns that are not there are passed over in a few
  * places only: O in registers does not bear more branches. */
 template <class Store>
@@ -311,7 +340,6 @@ PKV_DEV void mla_values(const mla_shared *s, int32_t m_tiles, int32_t stage, int
     using T = typename Store::product;
     const unsigned char *tile = mla_latent_tile<Store>(s, stage);
     const int32_t lane = mla_fresh_lane();
-    mla_rescale(s, lane, o);
     PKV_UNROLL
     for (int32_t side = 0; side < 2; side++) {
         uint32_t v[MLA_GROUPS][4] = {};
