@@ -112,9 +112,9 @@ PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace(const pkv_backend *be, int32
                                                     int32_t n_kv_heads, int32_t k_dim,
                                                     int32_t v_dim, size_t *workspace_bytes);
 /* The same for calls with opts->invariant, of which CUDA keeps a state per chunk of keys: of
- * batches of at most max_seqs sequences and max_keys keys in all (the sum of kv_len). chunk: as
- * invariant_chunk. Sequences of a larger batch for which there is no state left are right, and have
- * other bits. On the CPU: as above. PKV_E_INVALID_ARG: states beyond any memory, too. */
+ * up to max_seqs sequences and max_keys keys (sum of kv_len); chunk: as invariant_chunk. CPU: as
+ * above. pkv_attn_run cannot refuse less, lengths being on the device: from the first sequence on
+ * that finds no room, bits may be others. PKV_E_INVALID_ARG: states beyond any memory, too. */
 PKV_API PKV_NODISCARD pkv_status pkv_attn_workspace_invariant(
     const pkv_backend *be, int32_t n_q_heads, int32_t n_kv_heads, int32_t k_dim, int32_t v_dim,
     int32_t max_seqs, int64_t max_keys, int32_t chunk, size_t *workspace_bytes);
@@ -165,7 +165,7 @@ PKV_API const char *pkv_attn_kernel_name(const pkv_backend *be, const pkv_tensor
  * differ; both have equal n_blocks and block_tokens. q_latent, `out`: [n_rows][n_q_heads][n_heads *
  * dim]; q_rope: [n_rows][n_q_heads][dim of rope]; one dtype. opts->scale 0: 1 / sqrt(dim of latent
  * + dim of rope), which is seldom what a model wants. int8_qk is not looked at. Statuses, rows
- * written, workspace (of pkv_attn_mla_workspace) and threads as pkv_attn_run. */
+ * written, workspace (of pkv_attn_mla_workspace, also invariant) and threads as pkv_attn_run. */
 PKV_API PKV_NODISCARD pkv_status
 pkv_attn_mla_run(pkv_backend *be, const pkv_tensor3 *q_latent, const pkv_tensor3 *q_rope,
                  const pkv_kv_view *latent, const pkv_kv_view *rope, const pkv_attn_batch *batch,

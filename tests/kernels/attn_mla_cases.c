@@ -246,6 +246,6 @@ const struct check_case attn_mla_cases[] = {
     { "attention_mla", "latent", latent, 40, 8, TYPED_STORES },
     { "attention_mla", "record", record, 20, 4, UNTYPED },
     { "attention_mla", "bits", latent_bits, 8, 2, TYPED_STORES },
-    { "attention_mla", "infinite", infinite, 24, 4, TYPED_STORES },
+    { "attention_mla", "infinite", infinite, 24, 16, TYPED_STORES },
     { NULL, NULL, NULL, 0, 0, UNTYPED },
 };

@@ -95,7 +95,7 @@ struct mla_shared {
     float sum[2][MLA_QUERIES];        /* likewise, of all tiles */
     float factor[MLA_QUERIES];        /* that O is multiplied by */
     uint32_t seen[3][MLA_QUERIES];    /* keys of a tile that a query sees */
-    uint32_t any[3][2], all[3][2];    /* that any, that all of either half of the queries see */
+    uint32_t any[3][2];               /* that any of either half of the queries sees */
     uint32_t odd[3], finite[3];       /* a product was not finite; keys of which one was */
     uint32_t last;                    /* arrived last */
     float scale[MLA_PARTS][MLA_KEYS]; /* of a tile */

@@ -85,17 +85,11 @@ PKV_DEV void mla_look(const struct pkv__cuda_mla &c, mla_shared *s, int32_t tile
     const bool exists = i < item.n_queries && tile < item.tile_hi;
     const int32_t row = pkv__quotient(item.first_query + (exists ? i : 0), c.by_heads);
     const uint32_t seen = exists ? pkv__sight_word(s->sight, row, tile * MLA_KEYS) : 0;
-    uint32_t any = seen, all = exists ? seen : ~0u;
+    uint32_t any = seen;
     PKV_UNROLL
-    for (int32_t by = 16; by > 0; by /= 2) {
-        any |= pkv_shfl_xor(any, by);
-        all &= pkv_shfl_xor(all, by);
-    }
+    for (int32_t by = 16; by > 0; by /= 2) any |= pkv_shfl_xor(any, by);
     s->seen[buffer][i] = seen;
-    if (pkv_lane() == 0) {
-        s->any[buffer][pkv_warp()] = any;
-        s->all[buffer][pkv_warp()] = all;
-    }
+    if (pkv_lane() == 0) s->any[buffer][pkv_warp()] = any;
 }
 
 /* ---------------------------------------------------------------- keys */
