@@ -49,19 +49,41 @@ CASES = (
      "4 passed, 0 failed, 0 skipped", 0),
     ("nothing ran", {}, "0 passed, 0 failed, 0 skipped", 1),
 )
+OWN_SKIPS = ("skipped 2 of 3 runs of a.f32: no kernel of dims 8 and 16; there are others\n"
+             "skipped 1 of 1 runs of b: no kernel\n1 passed, 0 failed, 3 skipped\n")
+# what, files, a line of the summary
+LINES = (
+    ("reasons of a program with its own count", {"01-gcc.json": [entry("OK", OWN_SKIPS)]},
+     "  store: prog (gcc, 3 times): no kernel"),
+    ("a skip with its reason in TAP", {"01-gcc.json": [entry("OK", "1..2\nok 1 - a\nok 2 - b # SKIP no data\n")]},
+     "  store: prog: b (gcc): no data"),
+    ("a level that is not here", {"01-gcc.json": [entry("SKIP", "SKIPPED level amx: not on this CPU\n", 77)]},
+     "  store: prog (gcc): level amx: not on this CPU"),
+    ("totals of two programs", {"01-simt.json": [entry("OK", OK2)],
+                                "01-simt.totals": "race launches 1200 copies 0\nrace launches 34 copies 0\n"},
+     "  race: 2 programs, 1,234 launches"),
+)
+
+
+def summary(files):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            text = content if isinstance(content, str) else "\n".join(map(json.dumps, content))
+            (pathlib.Path(folder) / name).write_text(text)
+        return subprocess.run([sys.executable, str(SCRIPT), folder, "1"], text=True, capture_output=True)
 
 
 def find(root, args):
     for what, files, last_line, status in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in files.items():
-                text = content if isinstance(content, str) else "\n".join(map(json.dumps, content))
-                (pathlib.Path(folder) / name).write_text(text)
-            done = subprocess.run([sys.executable, str(SCRIPT), folder, "1"], text=True, capture_output=True)
+        done = summary(files)
         got = (done.stdout.splitlines() or ["nothing"])[-1]
         if (got, done.returncode) != (last_line, status):
             yield common.Complaint("scripts/test_summary.py", 0, f"{what}: it says \"{got}\" (exit "
                                    f"{done.returncode}), expected \"{last_line}\" (exit {status}) {done.stderr}")
+    for what, files, line in LINES:
+        done = summary(files)
+        if line not in done.stdout.splitlines():
+            yield common.Complaint("scripts/test_summary.py", 0, f"{what}: no line \"{line}\" {done.stdout}")
 
 
 def samples():
