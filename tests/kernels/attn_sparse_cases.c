@@ -186,13 +186,13 @@ static void far_offset(struct check *c, int64_t number, int32_t block_tokens)
 }
 
 /* A device has a fourth of the seeds, and all the kinds of strides in them. Blocks of few tokens
- * are read token by token, those of 16 in tiles. */
+ * are read token by token, those of 32 in tiles of 16. */
 static void far_offsets(struct check *c)
 {
     const int64_t n = check_on_device(c) ? 4 : 1;
     for (int64_t i = 0; i < n && !c->failed && !c->skip[0]; i++) {
         far_offset(c, c->seed * n + i, 2);
-        far_offset(c, c->seed * n + i, 16);
+        far_offset(c, c->seed * n + i, 32);
     }
 }
 

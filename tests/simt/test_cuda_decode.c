@@ -59,26 +59,33 @@ static void test_block_tokens(void **state)
     }
 }
 
-/* One CTA has all keys, or many share those of a row. */
+/* One CTA has all keys, or many share those of a row; long rows, which are another kernel's, lie
+ * between. */
 static void test_splits(void **state)
 {
     static const struct cuda_seq one[] = { { 7, 1, 1500 } };
+    static const struct cuda_seq mixed[] = {
+        { 1, 1, 300 }, { 2, 40, 90 }, { 3, 1, 200 }, { 4, 25, 300 }
+    };
     static const int32_t n_sms[] = { 1, 3, 16 };
     (void)state;
     for (int i = 0; i < 3; i++) {
         run_right(&plain, one, 1, n_sms[i]);
         run_right(&plain, some, N_SOME, n_sms[i]);
+        run_right(&plain, mixed, 4, n_sms[i]);
     }
 }
 
 /* The order of CTAs, and so who merges, changes no bit. */
 static void test_schedules(void **state)
 {
-    static const struct cuda_seq seqs[] = { { 7, 1, 400 }, { 8, 2, 33 } };
+    static const struct cuda_seq seqs[] = {
+        { 7, 1, 200 }, { 8, 2, 33 }, { 9, 1, 250 }, { 6, 1, 90 }
+    };
     struct cuda_problem p;
     pkv_backend *be = cuda_backend(NULL, 3);
     (void)state;
-    cuda_build(&p, &plain, seqs, 2, 3);
+    cuda_build(&p, &plain, seqs, 4, 3);
     struct cuda_rows first = { NULL, NULL, 0, 0, 0 };
     for (int i = 0; i < DEVICE_N_SCHEDULES; i++) {
         cuda_schedule(i);
@@ -98,13 +105,15 @@ static void test_schedules(void **state)
     pkv_backend_destroy(be);
 }
 
-/* Without pkv_workspace_init nothing is shared, and no counter is touched. */
+/* Without pkv_workspace_init nothing is shared, and no counter is touched: a CTA has all
+ * tiles of its items, of which a warp looks up 32 at a time. */
 static void test_fresh_workspace(void **state)
 {
+    static const struct cuda_seq seqs[] = { { 1, 1, 37 }, { 2, 1, 0 }, { 3, 1, 4500 } };
     struct cuda_problem p;
     pkv_backend *be = cuda_backend(NULL, 4);
     (void)state;
-    cuda_build(&p, &plain, some, N_SOME, 0);
+    cuda_build(&p, &plain, seqs, 3, 0);
     cuda_make_workspace(be, &p);
     device_fill(p.workspace, 0xff, p.workspace_bytes);
     struct cuda_rows r = cuda_result(be, &p);
@@ -154,9 +163,10 @@ static void test_hidden_tiles(void **state)
 }
 
 /* What is not finite in V of the last key reaches the last row, and no bit of the rows that do not
- * see it. */
+ * see it; wherever it stands, alone and in company. */
 static void confine(pkv_dtype dtype, int32_t kv_len)
 {
+    const int32_t nan = 4 * (kv_len - 33) + kv_len % 4;
     const struct cuda_seq seq = { 1, 4, kv_len };
     const pkv_dtype q_dtype = dtype == PKV_F16 ? PKV_F16 : PKV_BF16;
     const struct cuda_shape shape = { dtype, q_dtype, 3, 1, 64, 16 };
@@ -166,20 +176,19 @@ static void confine(pkv_dtype dtype, int32_t kv_len)
     cuda_build(&p, &shape, &seq, 1, 0);
     struct cuda_rows clean = cuda_result(be, &p);
     const int64_t at = p.table[last / 16] * p.v.block_stride + last % 16 * p.v.token_stride;
-    const bool has_infinity = dtype != PKV_E4M3;
-    oracle_store(dtype, p.v.data, at + 5, (double)NAN);
-    oracle_store(dtype, p.v.data, at + 63, (double)NAN);
-    if (has_infinity) oracle_store(dtype, p.v.data, at + 20, (double)INFINITY);
-    if (has_infinity) oracle_store(dtype, p.v.data, at + 33, -(double)INFINITY);
+    const bool has_infinity = dtype != PKV_E4M3 && kv_len % 8 < 4;
+    oracle_store(dtype, p.v.data, at + nan, (double)NAN);
+    if (has_infinity) oracle_store(dtype, p.v.data, at + (nan + 20) % 64, (double)INFINITY);
+    if (has_infinity) oracle_store(dtype, p.v.data, at + (nan + 33) % 64, -(double)INFINITY);
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_same(&clean, 0, &r, 0, 3, "a NaN that the row does not see");
     for (int32_t h = 0; h < 3; h++) {
         const int64_t row = (3 * 3 + h) * 64;
         for (int32_t d = 0; d < 64; d++) {
             const double is = oracle_load(q_dtype, r.o, row + d);
-            if (d == 5 || d == 63) assert_true(isnan(is));
-            else if (has_infinity && d == 20) assert_true(isinf(is) && is > 0);
-            else if (has_infinity && d == 33) assert_true(isinf(is) && is < 0);
+            if (d == nan) assert_true(isnan(is));
+            else if (has_infinity && d == (nan + 20) % 64) assert_true(isinf(is) && is > 0);
+            else if (has_infinity && d == (nan + 33) % 64) assert_true(isinf(is) && is < 0);
             else assert_true(is == oracle_load(q_dtype, clean.o, row + d));
         }
     }
@@ -194,6 +203,43 @@ static void test_confined(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         for (int32_t kv_len = 33; kv_len <= 48; kv_len++) confine(types[i], kv_len);
+}
+
+/* An infinity in V of a key that has all weight in one row, and none in those behind it. */
+static void confine_weights(pkv_dtype dtype, int32_t kv_len)
+{
+    const struct cuda_seq seq = { 1, 4, kv_len };
+    const pkv_dtype q_dtype = dtype == PKV_F16 ? PKV_F16 : PKV_BF16;
+    const struct cuda_shape shape = { dtype, q_dtype, 1, 1, 64, 16 };
+    const int32_t key = kv_len - 3; /* of row 1 */
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    cuda_build(&p, &shape, &seq, 1, 0);
+    float *const slope = cuda_take(&p, sizeof *slope);
+    *slope = 1000;
+    p.opts.alibi = slope;
+    struct cuda_rows clean = cuda_result(be, &p);
+    const int64_t at = p.table[key / 16] * p.v.block_stride + key % 16 * p.v.token_stride;
+    oracle_store(dtype, p.v.data, at + 5, (double)INFINITY);
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_same(&clean, 0, &r, 0, 1, "an infinity that the row does not see");
+    assert_true(oracle_load(q_dtype, r.o, 64 + 5) == (double)INFINITY);
+    for (int32_t i = 2; i < 4; i++) {
+        const double is = oracle_load(q_dtype, r.o, i * 64 + 5);
+        assert_true(isnan(is) || is == oracle_load(q_dtype, clean.o, i * 64 + 5));
+    }
+    cuda_rows_free(&clean);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+static void test_confined_weights(void **state)
+{
+    (void)state;
+    for (int32_t kv_len = 37; kv_len <= 45; kv_len += 8) {
+        confine_weights(PKV_F16, kv_len);
+        confine_weights(PKV_E5M2, kv_len);
+    }
 }
 
 /* A row that sees no key: zeros, and as lse its sink, even one that no logit can be. */
@@ -239,31 +285,99 @@ static void test_tiny_softcap(void **state)
     pkv_backend_destroy(be);
 }
 
-/* Invariant mode: the bits of a sequence alone, in company, and on any number of multiprocessors.
- */
+/* Invariant mode: the bits of a sequence alone, in company, and on any number of multiprocessors;
+ * of several chunks, and of one that many could share. */
+static void run_invariant(const struct cuda_seq *all, int32_t n, int32_t b, int32_t chunk)
+{
+    pkv_backend *few = cuda_backend(NULL, 1), *many = cuda_backend(NULL, 7);
+    struct cuda_problem alone, batch;
+    cuda_build(&alone, &plain, &all[b], 1, 0);
+    cuda_build(&batch, &plain, all, n, 11);
+    alone.opts.invariant = batch.opts.invariant = 1;
+    alone.opts.invariant_chunk = batch.opts.invariant_chunk = chunk;
+    struct cuda_rows one = cuda_result(few, &alone), r = cuda_result(many, &batch);
+    cuda_assert_same(&one, 0, &r, batch.row0[b], all[b].q_len, "company");
+    cuda_assert_right(&batch, &r);
+    cuda_rows_free(&one);
+    cuda_rows_free(&r);
+    cuda_free(&alone);
+    cuda_free(&batch);
+    pkv_backend_destroy(few);
+    pkv_backend_destroy(many);
+}
 static void test_invariant(void **state)
 {
     static const struct cuda_seq all[] = {
-        { 5, 1, 63 }, { 6, 2, 300 }, { 7, 1, 128 }, { 8, 1, 0 }
+        { 5, 1, 63 }, { 6, 2, 300 }, { 7, 1, 128 }, { 8, 1, 0 }, { 9, 1, 500 }
     };
     (void)state;
-    for (int32_t b = 0; b < 4; b++) {
-        pkv_backend *few = cuda_backend(NULL, 1), *many = cuda_backend(NULL, 7);
-        struct cuda_problem alone, batch;
-        cuda_build(&alone, &plain, &all[b], 1, 0);
-        cuda_build(&batch, &plain, all, 4, 11);
-        alone.opts.invariant = batch.opts.invariant = 1;
-        alone.opts.invariant_chunk = batch.opts.invariant_chunk = 64;
-        struct cuda_rows one = cuda_result(few, &alone), r = cuda_result(many, &batch);
-        cuda_assert_same(&one, 0, &r, batch.row0[b], all[b].q_len, "company");
-        cuda_assert_right(&batch, &r);
-        cuda_rows_free(&one);
+    for (int32_t b = 0; b < 5; b++) run_invariant(all, 5, b, 64);
+    run_invariant(all, 5, 1, 512);
+    run_invariant(all, 5, 4, 512);
+}
+
+/* Windows that begin in any chunk, at any place of it. */
+static void test_chunk_windows(void **state)
+{
+    static const int32_t lens[] = { 129, 145, 190, 192, 193, 250 };
+    pkv_backend *be = cuda_backend(NULL, 2);
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        const struct cuda_seq seqs[] = { { 1, i / 6 + 1, lens[i % 6] }, { 2, 1, 80 } };
+        struct cuda_problem p;
+        cuda_build(&p, &plain, seqs, 2, 0);
+        p.opts.invariant = 1;
+        p.opts.invariant_chunk = 64;
+        p.opts.window_left = 70;
+        struct cuda_rows r = cuda_result(be, &p);
+        cuda_assert_right(&p, &r);
         cuda_rows_free(&r);
-        cuda_free(&alone);
-        cuda_free(&batch);
-        pkv_backend_destroy(few);
-        pkv_backend_destroy(many);
+        cuda_free(&p);
     }
+    pkv_backend_destroy(be);
+}
+
+/* One row, whose only own key a mask hides. */
+static void test_masked_row(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 40 }, { 2, 1, 33 } };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    (void)state;
+    cuda_build(&p, &plain, seqs, 2, 0);
+    uint32_t *const mask = cuda_take(&p, 2 * sizeof(uint32_t));
+    mask[0] = 0xfffffffeu;
+    mask[1] = 1;
+    p.opts.mask = mask;
+    p.opts.mask_stride = 1;
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_right(&p, &r);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
+/* Masks of several rows whose own keys begin anywhere in a tile and reach into the next one. */
+static void test_masked_rows(void **state)
+{
+    struct cuda_shape shape = plain;
+    pkv_backend *be = cuda_backend(NULL, 1);
+    (void)state;
+    shape.n_q_heads = 1;
+    for (int32_t kv_len = 30; kv_len < 47; kv_len++) {
+        const struct cuda_seq seqs[] = { { 1, 3, 20 }, { 2, 13, kv_len } };
+        struct cuda_problem p;
+        cuda_build(&p, &shape, seqs, 2, 0);
+        uint32_t *const mask = cuda_take(&p, 16 * sizeof(uint32_t));
+        for (uint32_t i = 0; i < 16; i++) mask[i] = (i + 1) * 0x9e3779b9u >> (kv_len & 7);
+        p.opts.mask = mask;
+        p.opts.mask_stride = 1;
+        struct cuda_rows r = cuda_result(be, &p);
+        cuda_assert_right(&p, &r);
+        cuda_rows_free(&r);
+        cuda_free(&p);
+    }
+    pkv_backend_destroy(be);
 }
 
 /* In invariant mode, with a workspace for `room` states and a guard behind it. */
@@ -284,7 +398,7 @@ static struct cuda_rows run_in(pkv_backend *be, struct cuda_problem *p, int64_t 
 
 /* No more states than there is room for: a sequence whose chunks do not fit is not cut, its rows
  * are right all the same, and nothing behind the workspace is touched. Where there is room for just
- * as many, it is used. Of two chunks of each item one key is seen. */
+ * as many, the last one is used. Of each item two chunks are seen, of the second a few keys. */
 static void test_small_invariant_workspace(void **state)
 {
     enum { N = 8, HEADS = 64, UNITS = N * HEADS * 2 };
@@ -294,18 +408,18 @@ static void test_small_invariant_workspace(void **state)
     pkv_backend *be = cuda_backend(NULL, 1);
     size_t least;
     (void)state;
-    for (int32_t b = 0; b < N; b++) seqs[b] = (struct cuda_seq){ b, 1, 65 };
+    for (int32_t b = 0; b < N; b++) seqs[b] = (struct cuda_seq){ b, 1, 135 };
     cuda_build(&p, &shape, seqs, N, 0);
     p.opts.invariant = 1;
     p.opts.invariant_chunk = 64;
-    p.opts.window_left = 1;
+    p.opts.window_left = 70;
     assert_int_equal(pkv_attn_workspace(be, 16 * HEADS, HEADS, 64, 64, &least), PKV_OK);
     assert_true(least < (UNITS - 1) * (16 * 66 * sizeof(float))); /* the call takes all of these */
-    struct cuda_rows much = run_in(be, &p, UNITS + 9), fits = run_in(be, &p, UNITS);
+    struct cuda_rows fits = run_in(be, &p, UNITS);
+    const float *const end = (float *)((char *)p.workspace + p.workspace_bytes);
+    assert_true(end[-1] >= 1); /* a sum of weights */
     struct cuda_rows less = run_in(be, &p, UNITS - 1);
-    cuda_assert_same(&much, 0, &fits, 0, N, "just enough room");
-    cuda_assert_same(&much, 0, &less, 0, N - 1, "the last sequence does not fit");
-    cuda_rows_free(&much);
+    cuda_assert_same(&fits, 0, &less, 0, N - 1, "the last sequence does not fit");
     cuda_rows_free(&fits);
     cuda_rows_free(&less);
     cuda_free(&p);
@@ -313,7 +427,8 @@ static void test_small_invariant_workspace(void **state)
 }
 
 /* Slopes and sinks are those of the query's head, whichever kv head it belongs to; rows finished by
- * one CTA, by many, and from chunks. */
+ * one CTA, by many, and from chunks. The last head's slope leaves no weight to all but a few keys,
+ * and none at all to chunks beside that of the last keys. */
 static void test_heads(void **state)
 {
     static const struct cuda_seq seqs[] = { { 1, 2, 70 }, { 2, 1, 200 }, { 3, 1, 7 } };
@@ -328,7 +443,7 @@ static void test_heads(void **state)
         float *const slopes = cuda_take(&p, 6 * sizeof(float));
         float *const sinks = cuda_take(&p, 6 * sizeof(float));
         for (int h = 0; h < 6; h++) {
-            slopes[h] = 0.01f * (float)(1 << h);
+            slopes[h] = 0.01f * (float)(1 << 3 * h);
             sinks[h] = (float)(2 * h - 4);
         }
         p.opts.alibi = slopes;
@@ -343,9 +458,31 @@ static void test_heads(void **state)
     }
 }
 
+/* All logits far below 0: rows stand far behind the keys that they see, and slopes are steep. */
+static void test_low_logits(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 70 }, { 2, 1, 3 } };
+    struct cuda_problem p;
+    pkv_backend *be = cuda_backend(NULL, 2);
+    (void)state;
+    cuda_build(&p, &plain, seqs, 2, 0);
+    float *const slopes = cuda_take(&p, 4 * sizeof(float));
+    int32_t *const q_pos = cuda_take(&p, 2 * sizeof(int32_t));
+    for (int h = 0; h < 4; h++) slopes[h] = 0.5f * (float)h;
+    q_pos[0] = q_pos[1] = 2000;
+    p.opts.alibi = slopes;
+    p.batch.q_pos = q_pos;
+    p.batch.q_detached = 1;
+    struct cuda_rows r = cuda_result(be, &p);
+    cuda_assert_right(&p, &r);
+    cuda_rows_free(&r);
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+
 /* As many sequences as a CTA has threads, more, and more than twice as many: every tenth has rows,
- * of which few have keys; on one CTA and on many. */
-static void run_many(int32_t n, int32_t n_sms, bool invariant)
+ * of which few have keys; on one CTA and on many, at their indices and elsewhere. */
+static void run_many(int32_t n, int32_t n_sms, bool invariant, bool moved)
 {
     struct cuda_seq *const seqs = malloc((size_t)n * sizeof *seqs);
     struct cuda_problem p;
@@ -355,6 +492,16 @@ static void run_many(int32_t n, int32_t n_sms, bool invariant)
     cuda_build(&p, &plain, seqs, n, 0);
     p.opts.invariant = invariant;
     p.opts.invariant_chunk = invariant ? 64 : 0;
+    if (moved) {
+        int32_t *const pos0 = cuda_take(&p, (size_t)n * sizeof(int32_t));
+        int32_t *const q_pos = cuda_take(&p, (size_t)(p.n_rows + 1) * sizeof(int32_t));
+        for (int32_t b = 0; b < n; b++) {
+            pos0[b] = 7 * b;
+            if (seqs[b].q_len > 0) q_pos[p.row0[b]] = 7 * b + seqs[b].kv_len - 1;
+        }
+        p.batch.kv_pos0 = pos0;
+        p.batch.q_pos = q_pos;
+    }
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_right(&p, &r);
     assert_counters(&p, 0);
@@ -367,72 +514,7 @@ static void test_many(void **state)
 {
     static const int32_t n[] = { 128, 129, 300 };
     (void)state;
-    for (int i = 0; i < 12; i++) run_many(n[i / 4], i % 2 ? 5 : 1, i / 2 % 2 == 1);
-}
-
-/* A call that has something to report. */
-static struct cuda_rows run_bad(pkv_backend *be, struct cuda_problem *p, uint32_t bit, uint32_t seq,
-                                uint32_t idx, int32_t value)
-{
-    const uint32_t want[4] = { bit, seq, idx, (uint32_t)value };
-    cuda_clear(p);
-    assert_int_equal(pkv_attn_run(be, &p->q, &p->k, &p->v, &p->batch, &p->opts, p->workspace,
-                                  p->workspace_bytes, NULL, &p->out, &p->lse),
-                     PKV_OK);
-    assert_memory_equal(p->bad, want, sizeof want);
-    memset(p->bad, 0, sizeof want);
-    return cuda_collect(p);
-}
-
-/* A row of ids that would end behind the table has those in front of its end. */
-static void test_row_behind_table(void **state)
-{
-    static const struct cuda_seq seqs[] = { { 1, 1, 37 }, { 2, 1, 48 } };
-    struct cuda_problem p;
-    pkv_backend *be = cuda_backend(NULL, 2);
-    (void)state;
-    cuda_build(&p, &plain, seqs, 2, 32);
-    struct cuda_rows right = cuda_result(be, &p);
-    p.table_indptr[2] += 2;
-    p.kv_len[1] = 70;
-    struct cuda_rows r = run_bad(be, &p, PKV_BAD_SHORT_ROW, 1, 3, 70);
-    cuda_assert_same(&right, 0, &r, 0, 2, "ids behind the table");
-    cuda_rows_free(&right);
-    cuda_rows_free(&r);
-    cuda_free(&p);
-    pkv_backend_destroy(be);
-}
-
-/* Without a table a sequence has a block's keys at most, and none if their number is negative. */
-static void test_contiguous_lengths(void **state)
-{
-    static const struct cuda_seq seqs[] = { { 1, 1, 48 } };
-    struct cuda_shape shape = plain;
-    struct cuda_problem p;
-    pkv_backend *be = cuda_backend(NULL, 2);
-    (void)state;
-    shape.block_tokens = 48;
-    cuda_build(&p, &shape, seqs, 1, 0);
-    p.k.data = (char *)p.k.data + p.table[0] * p.k.block_stride * 2;
-    p.v.data = (char *)p.v.data + p.table[0] * p.v.block_stride * 2;
-    p.k.n_blocks = p.v.n_blocks = 1;
-    p.batch.table = NULL;
-    struct cuda_rows full = cuda_result(be, &p);
-    cuda_assert_right(&p, &full);
-    p.kv_len[0] = 49;
-    struct cuda_rows r = run_bad(be, &p, PKV_BAD_LENGTH, 0, 0, 49);
-    cuda_assert_same(&full, 0, &r, 0, 1, "a key more than the block has");
-    cuda_rows_free(&r);
-    p.kv_len[0] = 0;
-    struct cuda_rows none = cuda_result(be, &p);
-    p.kv_len[0] = -3;
-    r = run_bad(be, &p, PKV_BAD_LENGTH, 0, 0, -3);
-    cuda_assert_same(&none, 0, &r, 0, 1, "less than no key");
-    cuda_rows_free(&r);
-    cuda_rows_free(&none);
-    cuda_rows_free(&full);
-    cuda_free(&p);
-    pkv_backend_destroy(be);
+    for (int i = 0; i < 12; i++) run_many(n[i / 4], i % 2 ? 5 : 1, i / 2 % 2 == 1, i % 3 == 0);
 }
 
 /* Memory too small for any workspace is refused, and not written behind. */
@@ -480,8 +562,12 @@ int main(void)
         cmocka_unit_test(test_small_init),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_row_behind_table),
-        cmocka_unit_test(test_contiguous_lengths),
+        cmocka_unit_test(test_chunk_windows),
+        cmocka_unit_test(test_masked_row),
+        cmocka_unit_test(test_masked_rows),
+        cmocka_unit_test(test_confined_weights),
+        cmocka_unit_test(test_low_logits),
+
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

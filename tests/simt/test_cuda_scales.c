@@ -74,6 +74,59 @@ static void test_all_scaled(void **state)
         }
 }
 
+/* Queries times 2^-k, scales of K times 2^k: all logits are what they were. */
+static void test_small_queries(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 37 };
+    static const int k[] = { 20, 60, 100, 117 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int n = 0; n < 4; n++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            for (int32_t j = 0; j < seq.kv_len; j++) *scale_of(&p, &p.k.scales, j) *= 8;
+            struct cuda_rows one = cuda_result(be, &p);
+            cuda_assert_right(&p, &one);
+            for (int32_t j = 0; j < seq.kv_len; j++) {
+                float *const s = scale_of(&p, &p.k.scales, j);
+                *s = ldexpf(*s, k[n]);
+            }
+            for (int32_t e = 0; e < 2 * DIM; e++)
+                oracle_store(PKV_BF16, p.q.data, e,
+                             ldexp(oracle_load(PKV_BF16, p.q.data, e), -k[n]));
+            struct cuda_rows r = cuda_result(be, &p);
+            for (int32_t e = 0; e < 2 * DIM; e++)
+                assert_true(fabs(out_at(&r, e) - out_at(&one, e)) <= 0.01);
+            cuda_rows_free(&one);
+            cuda_rows_free(&r);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* Rows that end within 16 bytes, or behind some; what lies behind them is NaN, where there is one.
+ */
+static void test_dims(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 37 }, { 2, 3, 20 } };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int32_t dim = 8; dim < DIM; dim += 8) {
+            struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            shape.dim = dim;
+            cuda_build(&p, &shape, seqs, 2, (cuda_layout)dim / 8);
+            struct cuda_rows r = cuda_result(be, &p);
+            cuda_assert_right(&p, &r);
+            cuda_rows_free(&r);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
 /* The smallest codes and the largest scales, up to infinity: all keys have the same V, and that is
  * the output. */
 static void run_equal(pkv_dtype dtype, double code, float scale)
@@ -142,6 +195,7 @@ static void confine(pkv_dtype dtype, int32_t kv_len, bool of_v, bool zero, float
     *scale_of(&p, zero ? &view->zeros : &view->scales, kv_len - 1) = number;
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_same(&clean, 0, &r, 0, 3, "a number of a key that the row does not see");
+    if (of_v && !zero && number == 0x1p12f) cuda_assert_right(&p, &r); /* of all rows */
     cuda_rows_free(&clean);
     cuda_rows_free(&r);
     cuda_free(&p);
@@ -149,13 +203,13 @@ static void confine(pkv_dtype dtype, int32_t kv_len, bool of_v, bool zero, float
 }
 static void test_confined(void **state)
 {
-    static const float numbers[] = { NAN, INFINITY, 0x1p90f, -0x1p60f, 0x1p-140f };
+    static const float numbers[] = { NAN, INFINITY, 0x1p90f, -0x1p60f, 0x1p-140f, 0x1p12f };
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
-        for (int n = 0; n < 5; n++)
+        for (int n = 0; n < 6; n++)
             for (int way = 0; way < 4; way++) {
                 confine(code_types[i], way % 2 ? 37 : 45, way < 2, false, numbers[n]);
-                if (code_types[i] == PKV_U4 && fabsf(numbers[n]) < 0x1p70f)
+                if (code_types[i] == PKV_U4)
                     confine(PKV_U4, way % 2 ? 37 : 45, way < 2, true, numbers[n]);
             }
 }
@@ -163,8 +217,9 @@ static void test_confined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_large), cmocka_unit_test(test_all_scaled),
-        cmocka_unit_test(test_largest),   cmocka_unit_test(test_zeros_cancel),
+        cmocka_unit_test(test_one_large),     cmocka_unit_test(test_all_scaled),
+        cmocka_unit_test(test_small_queries), cmocka_unit_test(test_dims),
+        cmocka_unit_test(test_largest),       cmocka_unit_test(test_zeros_cancel),
         cmocka_unit_test(test_confined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
