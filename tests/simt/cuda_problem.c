@@ -273,9 +273,9 @@ void cuda_assert_same(const struct cuda_rows *a, int32_t at, const struct cuda_r
     }
 }
 
-static void assert_near(double got, double want, const char *what, int32_t i)
+static void assert_near(double got, double want, double bound, const char *what, int32_t i)
 {
-    const bool near = fabs(got - want) <= 0.02 + 0.01 * fabs(want) || got == want;
+    const bool near = fabs(got - want) <= bound || got == want;
     if (!near) fail_msg("%s %d: %g, of the CPU %g", what, i, got, want);
 }
 
@@ -301,11 +301,15 @@ void cuda_assert_right(const struct cuda_problem *p, const struct cuda_rows *r)
     for (size_t i = 0; i < n; i++) {
         float lse;
         memcpy(&lse, r->lse + i * sizeof lse, sizeof lse);
-        assert_near((double)lse, (double)host.lse.data[i], "lse", (int32_t)i);
-        for (int32_t d = 0; d < dim; d++)
-            assert_near(oracle_load(p->shape.q_dtype, r->o, (int64_t)i * dim + d),
-                        oracle_load(p->shape.q_dtype, host.out.data, (int64_t)i * dim + d), "out",
+        const double want = (double)host.lse.data[i];
+        /* One key more or less among hundreds has to show. */
+        assert_near((double)lse, want, 1e-3 + 1e-4 * fabs(want), "lse", (int32_t)i);
+        for (int32_t d = 0; d < dim; d++) {
+            const int64_t at = (int64_t)i * dim + d;
+            const double o = oracle_load(p->shape.q_dtype, host.out.data, at);
+            assert_near(oracle_load(p->shape.q_dtype, r->o, at), o, 0.02 + 0.01 * fabs(o), "out",
                         (int32_t)i);
+        }
     }
     free(host.workspace);
     free(host.out.data);

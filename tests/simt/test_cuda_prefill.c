@@ -8,6 +8,7 @@
 #define MAX_CTAS 300
 
 struct unit {
+    const char *name;
     pkv_dtype dtype, q_dtype;
     int32_t dim; /* that its class holds */
     int (*prepare)(struct pkv__kernel_cost *cost);
@@ -15,8 +16,8 @@ struct unit {
 };
 #define UNIT(DTYPE, QTYPE, type, dim)                                                              \
     {                                                                                              \
-        PKV_##DTYPE, PKV_##QTYPE, dim, pkv__prefill_##type##_##dim##_prepare,                      \
-            pkv__prefill_##type##_##dim##_launch                                                   \
+        "attn_prefill_" #type "_" #dim, PKV_##DTYPE, PKV_##QTYPE, dim,                             \
+            pkv__prefill_##type##_##dim##_prepare, pkv__prefill_##type##_##dim##_launch            \
     }
 static const struct unit units[] = {
     UNIT(F16, F16, f16, 64),    UNIT(F16, BF16, f16, 128),   UNIT(F16, F16, f16, 256),
@@ -27,10 +28,27 @@ static const struct unit units[] = {
 };
 enum { N_UNITS = sizeof units / sizeof units[0] };
 
+/* PKV_UNIT: only this unit, in all tests (mutants are of one unit). */
+static bool is_wanted(const struct unit *unit)
+{
+    const char *only = getenv("PKV_UNIT");
+    return !only || strcmp(only, unit->name) == 0;
+}
+static const struct unit *wanted_or(int32_t i)
+{
+    for (int32_t u = 0; u < N_UNITS && getenv("PKV_UNIT"); u++)
+        if (is_wanted(&units[u])) return &units[u];
+    return &units[i];
+}
+
 /* Units, windows and grids are many; the slower builds take every seventh of them. */
 static int32_t step(void)
 {
     return strcmp(device_build(), "plain") == 0 ? 1 : 7;
+}
+static int32_t unit_step(void)
+{
+    return getenv("PKV_UNIT") ? 1 : step();
 }
 
 /* ------------------------------------------------------------------ launches */
@@ -67,7 +85,7 @@ static struct cuda_rows run(struct setup *s, int64_t n_ctas)
     a.batch = p->batch;
     a.opts = p->opts;
     a.lse = p->lse;
-    a.scale = 1.f / sqrtf((float)p->shape.dim);
+    a.scale = p->opts.scale != 0.f ? p->opts.scale : 1.f / sqrtf((float)p->shape.dim);
     a.cap_unit = pkv__cap_unit(p->opts.softcap);
     a.group = p->shape.n_q_heads / p->shape.n_kv_heads;
     a.rows = PKV__CUDA_ALL;
@@ -100,13 +118,26 @@ static void edges(void **state)
     static const struct cuda_seq seqs[] = { { 1, 64, 64 }, { 2, 65, 65 }, { 3, 17, 129 },
                                             { 4, 3, 0 },   { 5, 9, 5 },   { 6, 1, 63 },
                                             { 7, 0, 7 },   { 8, 22, 200 } };
-    for (int32_t i = 0; i < N_UNITS; i += step()) {
+    for (int32_t i = 0; i < N_UNITS; i += unit_step()) {
         struct setup s;
+        if (!is_wanted(&units[i])) continue;
         begin(&s, &units[i], i % 3 == 1 ? units[i].dim : units[i].dim - 8 * (i % 5), 3, 1, seqs, 8);
         cuda_schedule(i);
         assert_near_cpu(&s, 2);
         cuda_free(&s.p);
     }
+}
+
+/* 64 queries that are not whole groups: rows 12 to 25 of five heads, of which the last one sees the
+ * first key of a tile. */
+static void groups(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 30, 69 } };
+    struct setup s;
+    begin(&s, wanted_or(0), 64, 5, 1, seqs, 1);
+    assert_near_cpu(&s, 2);
+    cuda_free(&s.p);
 }
 
 /* Windows that begin and end beside edges of tiles, with and without causal. */
@@ -116,7 +147,8 @@ static void windows(void **state)
     static const struct cuda_seq seqs[] = { { 1, 100, 260 }, { 2, 70, 70 } };
     static const int32_t sizes[] = { -1, 0, 1, 62, 63, 64, 65, 128 };
     struct setup s;
-    begin(&s, &units[1], 80, 2, 2, seqs, 2);
+    const struct unit *const unit = wanted_or(1);
+    begin(&s, unit, unit->dim > 80 ? 80 : 48, 2, 2, seqs, 2);
     for (int32_t i = 0; i < 16; i += step()) {
         s.p.opts.window_left = sizes[i % 8];
         s.p.opts.window_right = sizes[i * 5 % 8];
@@ -132,8 +164,9 @@ static void options(void **state)
 {
     (void)state;
     static const struct cuda_seq seqs[] = { { 1, 40, 150 }, { 2, 70, 66 } };
-    for (int32_t i = 0; i < N_UNITS; i += step()) {
+    for (int32_t i = 0; i < N_UNITS; i += unit_step()) {
         struct setup s;
+        if (!is_wanted(&units[i])) continue;
         begin(&s, &units[i], 48, 2, 1, seqs, 2);
         float *const slopes = cuda_take(&s.p, 8), *const sinks = cuda_take(&s.p, 8);
         int32_t *const q_pos = cuda_take(&s.p, sizeof(int32_t) * 110);
@@ -149,6 +182,7 @@ static void options(void **state)
         s.p.opts.sink = i % 3 ? sinks : NULL;
         s.p.lse.base2 = i % 4 == 3;
         assert_near_cpu(&s, 2);
+        s.p.opts.sink = sinks;
         s.p.opts.mask = mask;
         s.p.opts.mask_stride = 3;
         s.p.opts.causal = 0;
@@ -164,30 +198,138 @@ static void options(void **state)
     }
 }
 
-/* NaN and infinity in V of keys that only some rows of a tile see. */
+/* Row i of `r` has the bits that it has in `clean`, but for dim `odd`; -1: in all dims. */
+static void assert_same_but(const struct cuda_rows *clean, const struct cuda_rows *r, int32_t i,
+                            int32_t odd)
+{
+    const int32_t dim = (int32_t)(r->o_row / 2);
+    for (int32_t d = 0; d < dim; d++) {
+        const size_t at = (size_t)i * r->o_row + (size_t)d * 2;
+        if (d != odd) assert_memory_equal(r->o + at, clean->o + at, 2);
+    }
+}
+static uint16_t bits_at(const struct cuda_rows *r, int32_t i, int32_t d)
+{
+    uint16_t bits;
+    memcpy(&bits, r->o + (size_t)i * r->o_row + (size_t)d * 2, 2);
+    return bits;
+}
+
+/* NaN and infinity in V of keys that only some rows of a tile see, in each warp's share of the
+ * tile, in even dims and odd ones. */
 static void wild_values(void **state)
 {
     (void)state;
     static const struct cuda_seq seqs[] = { { 1, 64, 64 } };
+    static const int32_t keys[] = { 0, 19, 32, 47, 62 };
     struct setup s;
     begin(&s, &units[0], 64, 1, 1, seqs, 1);
-    uint16_t *const v = s.p.v.data;
     struct cuda_rows clean = run(&s, 1);
-    v[s.p.table[1] * s.p.v.block_stride + 3 * s.p.v.token_stride + 5] = 0x7e00; /* NaN, key 19 */
-    v[s.p.table[2] * s.p.v.block_stride + 9] = 0x7c00;                          /* inf, key 32 */
-    struct cuda_rows r = run(&s, 1);
-    assert_memory_equal(clean.lse, r.lse, 64 * r.lse_row);
-    for (int32_t i = 0; i < 64; i++)
-        for (int32_t d = 0; d < 64; d++) {
-            uint16_t got, was;
-            memcpy(&got, r.o + i * 128 + d * 2, 2);
-            memcpy(&was, clean.o + i * 128 + d * 2, 2);
-            if (d == 5 && i >= 19) assert_true((got & 0x7fff) > 0x7c00);
-            else if (d == 9 && i >= 32) assert_int_equal(got, 0x7c00);
-            else assert_int_equal(got, was);
+    for (int32_t n = 0; n < 10; n++) {
+        const int32_t key = keys[n / 2], d = n % 4 < 2 ? 5 + n % 2 * 4 : 58 - n % 2 * 2;
+        const bool is_nan = n % 2 == 0;
+        uint16_t *const v = (uint16_t *)s.p.v.data + s.p.table[key / 16] * s.p.v.block_stride +
+                            key % 16 * s.p.v.token_stride + d;
+        const uint16_t was = *v;
+        *v = is_nan ? 0x7e00 : 0x7c00;
+        struct cuda_rows r = run(&s, 1);
+        assert_memory_equal(clean.lse, r.lse, 64 * r.lse_row);
+        for (int32_t i = 0; i < 64; i++) {
+            assert_same_but(&clean, &r, i, i >= key ? d : -1);
+            if (i < key) continue;
+            if (is_nan) assert_true((bits_at(&r, i, d) & 0x7fff) > 0x7c00);
+            else assert_int_equal(bits_at(&r, i, d), 0x7c00);
         }
+        cuda_rows_free(&r);
+        *v = was;
+    }
     cuda_rows_free(&clean);
+    cuda_free(&s.p);
+}
+
+/* Scales and zero points that are not finite, of keys that only some rows see: the others keep
+ * their bits. */
+static void wild_scales(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 64, 64 } };
+    for (int32_t n = 0; n < 6; n++) {
+        struct setup s;
+        begin(&s, &units[12], 64, 1, 1, seqs, 1);
+        struct cuda_rows clean = run(&s, 1);
+        const pkv_scales *of = n / 2 == 0   ? &s.p.v.scales
+                               : n / 2 == 1 ? &s.p.v.zeros
+                                            : &s.p.k.scales;
+        const int32_t key = 11 + 17 * n / 2;
+        of->data[s.p.table[key / 16] * of->block_stride + key % 16 * of->token_stride] =
+            n % 2 ? INFINITY : NAN;
+        struct cuda_rows r = run(&s, 1);
+        for (int32_t i = 0; i < 64; i++) {
+            if (i < key || n / 2 < 2) assert_memory_equal(clean.lse + i * 4, r.lse + i * 4, 4);
+            if (i < key) assert_same_but(&clean, &r, i, -1);
+            else if (n % 2 == 0) assert_true((bits_at(&r, i, 7) & 0x7fff) > 0x7f80); /* bf16 */
+        }
+        cuda_rows_free(&r);
+        cuda_rows_free(&clean);
+        cuda_free(&s.p);
+    }
+}
+
+/* Weights times the scale of V just below a power of two: they are halves in the end. */
+static void full_scales(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 70 } };
+    for (int32_t i = 0; i < 2; i++) {
+        struct setup s;
+        begin(&s, wanted_or(i ? 10 : 4), 64, 1, 1, seqs, 1);
+        const pkv_kv_view *v = &s.p.v;
+        for (int64_t n = 0; v->scales.data && n < v->n_blocks * v->scales.block_stride; n++)
+            v->scales.data[n] = 0x1.fffp-7f;
+        assert_near_cpu(&s, 1);
+        cuda_free(&s.p);
+    }
+}
+
+/* Rows more than 2^24 positions from their keys. The second key has all the weight, so that lse is
+ * its distance times the slope; distances are even, hence floats, but that to key 0 is not. */
+static void far_distances(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 2 } };
+    struct setup s;
+    begin(&s, wanted_or(0), 64, 1, 1, seqs, 1);
+    float *const slope = cuda_take(&s.p, sizeof *slope);
+    int32_t *const q_pos = cuda_take(&s.p, sizeof *q_pos * 20);
+    *slope = 64;
+    for (int32_t i = 0; i < 20; i++) q_pos[i] = (1 << 24) + 3 + 2 * i;
+    s.p.opts.alibi = slope;
+    s.p.batch.q_pos = q_pos;
+    s.p.batch.q_detached = 1;
+    memset(s.p.q.data, 0, (size_t)(19 * s.p.q.row_stride + 64) * 2);
+    struct cuda_rows r = run(&s, 1);
+    for (int32_t i = 0; i < 20; i++) {
+        float lse;
+        memcpy(&lse, r.lse + i * 4, sizeof lse);
+        assert_true(lse == 64.f * (float)(1 - q_pos[i]));
+    }
     cuda_rows_free(&r);
+    cuda_free(&s.p);
+}
+
+/* A scale below 0, one that makes all logits equal, and ones that float products of S hardly take.
+ */
+static void scales(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 90 } };
+    static const float of[] = { -0.2f, 0x1p-149f, 0x1p-14f, 0x1p10f };
+    struct setup s;
+    begin(&s, wanted_or(0), 48, 1, 1, seqs, 1);
+    for (int32_t i = 0; i < 4; i++) {
+        s.p.opts.scale = of[i];
+        assert_near_cpu(&s, 2);
+    }
     cuda_free(&s.p);
 }
 
@@ -200,9 +342,10 @@ static void splits(void **state)
     static const struct cuda_seq seqs[] = { { 1, 20, 700 }, { 2, 18, 5 } };
     static const int32_t grids[] = { 1, 2, 3, 4, 7, 12, 240, MAX_CTAS };
     static const int32_t of[] = { 0, 4, 2, 11, 13 };
-    for (int32_t i = 0; i < 5; i += step()) {
+    for (int32_t i = 0; i < (getenv("PKV_UNIT") ? 1 : 5); i += step()) {
         struct setup s;
-        begin(&s, &units[of[i]], 64, 3, 1, seqs, 2);
+        const struct unit *const unit = wanted_or(of[i]);
+        begin(&s, unit, 64, 3, 1, seqs, 2);
         for (int32_t g = 0; g < 8; g += step()) {
             cuda_schedule(g + i);
             assert_near_cpu(&s, grids[g]);
@@ -226,6 +369,36 @@ static void splits(void **state)
     }
 }
 
+/* More tiles times parts than 15 bits hold. Each part has a slot of its own, though a CTA that
+ * takes all tickets would not notice. */
+static void many_parts(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 17, 17600 }, { 2, 18, 5 } };
+    if (step() > 1) skip(); /* twice 240 CTAs */
+    const int64_t slot = PKV__PREFILL_STATE(wanted_or(0)->dim);
+    struct setup s;
+    begin(&s, wanted_or(0), 8, 1, 1, seqs, 2);
+    memset(s.partials, 0xff, sizeof(float) * (size_t)(PKV__PREFILL_SLOTS * slot));
+    float *const slope = cuda_take(&s.p, sizeof *slope);
+    *slope = 0.25f;
+    s.p.opts.alibi = slope;
+    assert_near_cpu(&s, PKV__PREFILL_SLOTS);
+    for (int32_t i = 0; i < PKV__PREFILL_SLOTS; i++) assert_true(s.partials[i * slot] <= INFINITY);
+    /* And each item a counter: one that is wrong harms its own item, which is put together too
+     * early. */
+    memset(s.partials, 0xff, sizeof(float) * (size_t)(PKV__PREFILL_SLOTS * slot));
+    s.head->arrived[PKV__PREFILL_SLOTS / 2] = 1;
+    struct cuda_rows r = run(&s, PKV__PREFILL_SLOTS);
+    for (int32_t i = 0; i < s.p.n_rows; i++) {
+        float lse;
+        memcpy(&lse, r.lse + i * 4, sizeof lse);
+        assert_int_equal(lse == lse, i < 17);
+    }
+    cuda_rows_free(&r);
+    cuda_free(&s.p);
+}
+
 /* A sequence alone and among others, on any number of CTAs; 140 sequences are two chunks of the
  * walk through the batch. */
 static void company(void **state)
@@ -237,8 +410,8 @@ static void company(void **state)
     seqs[3] = (struct cuda_seq){ 3, 67, 130 };
     seqs[AT] = (struct cuda_seq){ AT, 33, 150 };
     struct setup alone, all;
-    begin(&alone, &units[3], 64, 2, 1, &seqs[AT], 1);
-    begin(&all, &units[3], 64, 2, 1, seqs, MANY);
+    begin(&alone, wanted_or(3), 64, 2, 1, &seqs[AT], 1);
+    begin(&all, wanted_or(3), 64, 2, 1, seqs, MANY);
     all.invariant = alone.invariant = true;
     struct cuda_rows want = run(&alone, 2);
     cuda_assert_right(&alone.p, &want);
@@ -256,8 +429,12 @@ static void company(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edges),       cmocka_unit_test(windows), cmocka_unit_test(options),
-        cmocka_unit_test(wild_values), cmocka_unit_test(splits),  cmocka_unit_test(company),
+        cmocka_unit_test(edges),         cmocka_unit_test(groups),
+        cmocka_unit_test(windows),       cmocka_unit_test(options),
+        cmocka_unit_test(wild_values),   cmocka_unit_test(wild_scales),
+        cmocka_unit_test(full_scales),   cmocka_unit_test(scales),
+        cmocka_unit_test(far_distances), cmocka_unit_test(splits),
+        cmocka_unit_test(many_parts),    cmocka_unit_test(company),
     };
     return cmocka_run_group_tests_name("cuda_prefill", tests, NULL, NULL);
 }
