@@ -9,7 +9,7 @@ at: dims 64 and 128 of f16, bf16 and e4m3. Without files:
 the PTX that the build folder DIR has made of the library's kernels and of the tests' for tensor
 cores; with --all, or without DIR, the sources of these, those that DIR has generated among them.
 --all: all targets that the library is built for, and all types. Refused are
-  spills, a stack, local memory
+  spills, a stack, local memory (but what kernel_limits.SPILLS explains)
   more registers than kernels are planned with, a loop of too many instructions per 16 tokens from its
   first product to its jump (printed: loop 339 of 399, which are all of the loop's)
   attention without tensor cores, ldmatrix or cp.async; cp.async of anything but 16 bytes; divisions
@@ -84,14 +84,18 @@ class Kernel:
         return (f"{self.unit} {self.name} sm_{self.target} loop {self.loop} of {self.body} "
                 + " ".join(f"{k} {v}" for k, v in self.ptx.items())).strip()
 
-    def complaints(self):
-        if not kernel_limits.runs_on(self.name, self.target):
-            return
+    def local_memory(self):
         for what in ("stack", "spills"):
             if getattr(self, what):
                 yield f"{getattr(self, what)} bytes of {what}"
         if self.census["LDL"] or self.census["STL"]:
             yield f"{self.census['LDL']} loads, {self.census['STL']} stores of local memory"
+
+    def complaints(self):
+        if not kernel_limits.runs_on(self.name, self.target):
+            return
+        if not kernel_limits.spills_as_known(self):
+            yield from self.local_memory()
         yield from kernel_ptx.complaints(self.lines, kernel_limits.is_attention(self.name))
         yield from kernel_limits.complaints(self)
 

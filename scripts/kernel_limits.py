@@ -25,6 +25,11 @@ ATTENTION_OP = "0"  # PKV_OP_ATTENTION
 # 64 queries and two tiles of 32 keys of 640 numbers: latent attention is for GPUs with 227 KiB. So are long
 # rows of 256 dims in 16 bits, which elsewhere the decode kernels take.
 LARGE = re.compile(r"attention_mla_|attention_prefill_b?f16_256_")
+# Spills that are let pass, in bytes written and read: all 255 registers are taken there, and one number
+# of a row goes to local memory and back once per 64 keys, of some 5,300 instructions. Sources without it
+# spill on sm_120.
+SPILLS = {("prefill_kernel<pkv_kv_codes<pkv_codes_e4m3,8>,128>", 100): 8,
+          ("prefill_kernel<pkv_kv_codes<pkv_codes_e5m2,8>,128>", 100): 8}
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 
 
@@ -32,6 +37,11 @@ def runs_on(name, sm):
     """Latent attention takes more shared memory than most GPUs have: it is compiled for them, and left out
     of a backend's kernels when it is made."""
     return not re.search("mla_kernel", name) or kernel_code.SMS[sm][4] >= 186368
+
+
+def spills_as_known(kernel):
+    """Is what it spills in SPILLS, and no more than there?"""
+    return 0 < kernel.spills <= SPILLS.get((kernel.name, kernel.target), 0) and kernel.stack <= kernel.spills
 
 
 def is_attention(name):

@@ -2,6 +2,7 @@
 import concurrent.futures
 import os
 import pathlib
+import types
 
 import kernel_limits
 
@@ -117,7 +118,18 @@ def golden_tests(folder, kernels, compare, compiler):
     yield "sample: another nvcc", [], [] if compare(path, kernels) is None else ["compared with another nvcc's"]
 
 
+def known_spills():
+    """Only as many bytes as are explained, of that kernel and target."""
+    (name, target), most = next(iter(kernel_limits.SPILLS.items()))
+    for other in ((name, target, most, True), (name, target, most + 4, False), (name, 80, most, False),
+                  ("b", target, most, False)):
+        kernel = types.SimpleNamespace(name=other[0], target=other[1], spills=other[2], stack=8)
+        if kernel_limits.spills_as_known(kernel) != other[3]:
+            yield f"{other[:3]}"
+
+
 def tests(folder, look, compare, compiler):
+    yield "sample: known spills", [], list(known_spills())
     kernels, sources = [], [pathlib.Path(folder) / f"{name}.cu" for name in SAMPLES]
     for source in sources:
         source.write_text(SAMPLES[source.stem][0], encoding="utf-8")
