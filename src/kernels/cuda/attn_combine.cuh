@@ -25,8 +25,10 @@ PKV_DEV void pkv__combine_piece(const struct pkv__cuda_attn &a, const pkv__seq_r
 }
 
 /* Grid: as the decode kernel's; items go round among the CTAs. A thread has pieces of 8 dims of a
- * column. Limited by bandwidth. */
-template <class Shape> PKV_GLOBAL(Shape::THREADS) pkv__attn_combine(const struct pkv__cuda_attn a)
+ * column. Limited by bandwidth. Without a number of CTAs ptxas aims at 28 warps and spills. */
+template <class Shape>
+PKV_GLOBAL(Shape::THREADS, 512 / Shape::THREADS)
+pkv__attn_combine(const struct pkv__cuda_attn a)
 {
     constexpr int32_t PIECES = Shape::D / 8;
     PKV_DEV_SHARED(pkv__batch_space<Shape::THREADS>, space, 1);
