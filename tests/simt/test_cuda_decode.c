@@ -497,10 +497,11 @@ static void run_many(int32_t n, int32_t n_sms, bool invariant, bool moved)
         int32_t *const q_pos = cuda_take(&p, (size_t)(p.n_rows + 1) * sizeof(int32_t));
         for (int32_t b = 0; b < n; b++) {
             pos0[b] = 7 * b;
-            if (seqs[b].q_len > 0) q_pos[p.row0[b]] = 7 * b + seqs[b].kv_len - 1;
+            if (seqs[b].q_len > 0) q_pos[p.row0[b]] = 7 * b + seqs[b].kv_len - 3;
         }
         p.batch.kv_pos0 = pos0;
         p.batch.q_pos = q_pos;
+        p.batch.q_detached = 1;
     }
     struct cuda_rows r = cuda_result(be, &p);
     cuda_assert_right(&p, &r);

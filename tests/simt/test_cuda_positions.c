@@ -53,8 +53,12 @@ static void test_any_order(void **state)
     const struct where all = {
         { { 1, 3, 90 }, { 2, 4, 60 } }, { 85, 40, 3, 50, 59, 20, 33 }, { 0, 0 }, -1, true, false
     };
+    const struct where one = {
+        { { 1, 1, 90 }, { 2, 1, 60 } }, { 30, 7 }, { 0, 0 }, -1, false, false
+    };
     struct where some = all;
     (void)state;
+    run_all(&one); /* its own key, the last one, stands among the others */
     run_all(&all);
     some.left = 5;
     run_all(&some);
