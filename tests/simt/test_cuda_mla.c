@@ -115,9 +115,15 @@ static void place_views(struct call *c)
         c->k.block_stride = INT64_C(1) << 31;
         c->k.data = device_alloc_sparse((size_t)n_blocks << 32);
         assert_non_null(c->k.data);
+        c->v.block_stride = c->k.block_stride;
+        c->v.data = device_alloc_sparse((size_t)n_blocks << 32);
+        assert_non_null(c->v.data);
         c->memory[c->n_memory++] = c->k.data;
-    } else c->k.data = take(c, (size_t)oracle_span(s->latent, rows * row));
-    c->v.data = take(c, (size_t)(rows * s->rope_dim * 2));
+        c->memory[c->n_memory++] = c->v.data;
+    } else {
+        c->k.data = take(c, (size_t)oracle_span(s->latent, rows * row));
+        c->v.data = take(c, (size_t)(rows * s->rope_dim * 2));
+    }
     if (has_scales(s->latent))
         c->k.scales = (pkv_scales){ take(c, (size_t)(rows * s->parts) * sizeof(float)),
                                     bt * s->parts, s->parts, 1 };
@@ -272,7 +278,8 @@ static void assert_sequence(const struct call *c, int32_t b, int32_t step)
                             .window_left = c->opts.window_left,
                             .window_right = -1,
                             .causal = c->opts.causal,
-                            .softcap = (double)c->opts.softcap };
+                            .softcap = (double)c->opts.softcap,
+                            .alibi = c->opts.alibi };
     const struct oracle_mla mla = { .kv_len = s->kv_len[b],
                                     .n_parts = s->parts,
                                     .part_dim = s->part_dim,
@@ -310,7 +317,7 @@ static void test_heads(void **state)
     }
 }
 
-/* 576 dims of bf16, windows and a softcap. */
+/* 576 dims of bf16, windows, a softcap, ALiBi. */
 static void test_options(void **state)
 {
     const struct shape s = { PKV_BF16, PKV_BF16, PKV_BF16,    1,        512, 64,    20,
@@ -320,6 +327,10 @@ static void test_options(void **state)
     build(&c, &s);
     c.opts.window_left = 37;
     c.opts.softcap = 2;
+    assert_right(&c, 3);
+    float *slopes = take(&c, 20 * sizeof(float));
+    for (int32_t h = 0; h < 20; h++) slopes[h] = ldexpf(1, -h % 5);
+    c.opts.alibi = slopes;
     assert_right(&c, 3);
     destroy(&c);
 }
@@ -420,24 +431,9 @@ static void test_not_finite(void **state)
                     assert_true(isfinite(oracle_load(PKV_F16, c.out.data, (row * 2 + h) * 64 + d)));
             }
         /* The rows in front: as without that key. */
-        struct oracle_seq o = { .q_len = 3,
-                                .n_q_heads = 2,
-                                .scale = (double)c.opts.scale,
-                                .window_left = -1,
-                                .window_right = -1,
-                                .causal = true };
-        const struct oracle_mla mla = { .kv_len = 20,
-                                        .n_parts = 1,
-                                        .part_dim = 64,
-                                        .rope_dim = 16,
-                                        .latent = c.latent[0],
-                                        .rope = c.rope[0],
-                                        .q_latent = c.q_latent,
-                                        .q_rope = c.q_rope };
-        oracle_mla_rows(&mla, &o);
-        for (int32_t row = 0; row < 2; row++)
-            for (int32_t h = 0; h < 2; h++) judge(&c, &o, 0, row, h);
-        oracle_mla_free(&o);
+        c.s.kv_len[0] = 19;
+        c.s.q_len[0] = 2;
+        assert_sequence(&c, 0, 1);
         destroy(&c);
     }
 }
@@ -543,6 +539,50 @@ static void test_last_keys(void **state)
     }
 }
 
+/* More sequences than a block of threads cuts at a time, each a row over the same block of keys. */
+static void test_many_sequences(void **state)
+{
+    enum { N = 300 };
+    static const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    1,
+                                    64,      1,       { 40 },  { N }, 3,  false, false };
+    struct call c;
+    int32_t kv_len[N], table[N];
+    (void)state;
+    build(&c, &s);
+    for (int32_t i = 0; i < N; i++) kv_len[i] = 40 - i % 37, table[i] = c.table[0];
+    c.batch.n_seqs = N;
+    c.batch.kv_len = upload(&c, kv_len, N);
+    c.batch.table = upload(&c, table, N);
+    c.batch.q_indptr = NULL;
+    assert_device_ok(run(&c));
+    c.s.q_len[0] = 1;
+    for (int32_t i = 0; i < N; i++) {
+        c.row0[0] = i;
+        c.s.kv_len[0] = kv_len[i];
+        assert_sequence(&c, 0, 1);
+    }
+    destroy(&c);
+}
+
+/* Every logit is -inf, from an infinity of V: as if no key were visible. */
+static void test_no_weight(void **state)
+{
+    static const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    2,
+                                    64,      1,       { 40 },  { 1 }, 2,  false, false };
+    struct call c;
+    (void)state;
+    build(&c, &s);
+    for (int32_t i = 0; i < 2 * 64; i++) oracle_store(PKV_F16, c.q.data, i, 1);
+    for (int32_t j = 0; j < 40; j++)
+        oracle_store(PKV_F16, c.k.data,
+                     c.table[0] * c.k.block_stride + j * c.k.token_stride + j % 64,
+                     -(double)INFINITY);
+    assert_device_ok(run(&c));
+    for (int32_t i = 0; i < 2 * 64; i++) assert_true(oracle_load(PKV_F16, c.out.data, i) == 0);
+    for (int32_t h = 0; h < 2; h++) assert_true(isinf(c.lse.data[h]) && c.lse.data[h] < 0);
+    destroy(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,7 +591,8 @@ int main(void)
         cmocka_unit_test(test_ragged),     cmocka_unit_test(test_no_keys),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_far),
         cmocka_unit_test(test_bad_table),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_last_keys),
+        cmocka_unit_test(test_last_keys),  cmocka_unit_test(test_many_sequences),
+        cmocka_unit_test(test_no_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
