@@ -166,6 +166,15 @@ template <class V> void pkv_stv(void *p, V value, SIMT_AT)
     simt::store(p, &value, sizeof value, at_);
 }
 
+inline unsigned char *pkv_shared_xor(unsigned char *p, uint32_t bits)
+{
+    return p + (int32_t)(((uint32_t)(uintptr_t)p ^ bits) - (uint32_t)(uintptr_t)p);
+}
+inline const unsigned char *pkv_step(const unsigned char *p, int32_t n, int32_t bytes)
+{
+    return p + (int64_t)n * bytes;
+}
+
 namespace simt
 {
 

@@ -159,6 +159,7 @@ void test_quotients(void **)
 template <int32_t ROW_BYTES> void check_tile()
 {
     using Tile = pkv__tile_shape<ROW_BYTES>;
+    alignas(128) static unsigned char tile[Tile::BYTES];
     std::set<int32_t> places;
     for (int32_t row = 0; row < 16; row++)
         for (int32_t chunk = 0; chunk < Tile::CHUNKS; chunk++) {
@@ -167,10 +168,11 @@ template <int32_t ROW_BYTES> void check_tile()
             assert_true(places.insert(place).second);
             if (chunk < 2)
                 for (int32_t n = 0; 2 * n + chunk < Tile::CHUNKS; n++)
-                    assert_int_equal(Tile::along(place, n), Tile::place(row, 2 * n + chunk));
+                    assert_int_equal(Tile::along(tile + place, n) - tile,
+                                     Tile::place(row, 2 * n + chunk));
             if (row < Tile::STEP_ROWS)
                 for (int32_t n = 0; n < Tile::N_COPIES; n++)
-                    assert_int_equal(Tile::down(place, n),
+                    assert_int_equal(Tile::down(tile + place, n) - tile,
                                      Tile::place(row + n * Tile::STEP_ROWS, chunk));
         }
     for (int32_t first = 0; first < 16; first += 8)

@@ -6,9 +6,9 @@
  * K: z = (product - zero * sum of the query) * scale * what the column is multiplied by.
  *
  * V: a weight is multiplied by the scale before it is rounded to 16 bits. Scales may be of any
- * size: what is rounded is weight * scale / unit, unit the power of two of the tile's largest
- * scale, and the tile's product with V gets the unit back on its way into the float sums. Zero
- * points meet the same rounded weights: what they lose, V loses too. */
+ * size: what is rounded is weight * scale / unit, unit the power of two of the largest scale that a
+ * column has seen so far. Sums are kept over it, and go over to a new one as they do to a new
+ * maximum. Zero points meet the same rounded weights: what they lose, V loses too. */
 #ifndef PKV_ATTN_CODES_SCALES_CUH
 #define PKV_ATTN_CODES_SCALES_CUH
 

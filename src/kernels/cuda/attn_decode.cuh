@@ -3,7 +3,8 @@
  *
  *   attn_decode_work.cuh     line of units over the batch -> units of this CTA
  *   attn_decode_queries.cuh  queries -> shared memory -> registers
- *   attn_decode_tiles.cuh    a warp's tiles of keys -> state of the warp
+ *   attn_decode_plain.cuh    a warp's tiles of keys -> state of the warp, in the common case
+ *   attn_decode_tiles.cuh    the same in all others
  *   attn_decode_states.cuh   states of warps, CTAs, chunks -> rows
  *
  * Sources: online softmax arXiv 1805.02867; merge of states 2501.01005 (2.2). */
@@ -11,6 +12,7 @@
 #define PKV_ATTN_DECODE_CUH
 
 #include "kernels/cuda/attn_combine.cuh"
+#include "kernels/cuda/attn_decode_plain.cuh"
 #include "kernels/cuda/attn_decode_tiles.cuh"
 #include "kernels/cuda/attn_decode_work.cuh"
 
@@ -20,33 +22,24 @@ template <class Shape>
 PKV_DEV void pkv__attend(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
                          unsigned char *shared)
 {
-    using Store = typename Shape::Store;
-    pkv__decode_source<Shape> source;
-    source.ring = pkv_warp() * Shape::STAGES * Shape::STAGE_BYTES;
-    source.to =
-        Shape::Tile::place(pkv_lane() / Shape::Tile::CHUNKS, pkv_lane() % Shape::Tile::CHUNKS);
-    source.k = pkv__lane_rows_of<Store, typename Shape::Tile>(a.k, item.kv_head);
-    source.v = pkv__lane_rows_of<Store, typename Shape::Tile>(a.v, item.kv_head);
-    pkv__clear_factors(source.factors);
-    /* Warp w takes the tiles whose index is w modulo WARPS, whoever has which part of the keys. */
-    source.tile_lo = item.tile_lo + ((pkv_warp() - item.tile_lo) & (Shape::WARPS - 1));
-    source.tile_hi = item.tile_hi;
-    source.keys = item.keys;
-
-    const bool plain = item.one_row && pkv__tiles_in_blocks(a) && !a.batch.q_pos && !a.opts.mask &&
-                       !a.opts.alibi && !(a.opts.softcap > 0);
-    if (plain) pkv__first_tiles<Shape, true>(a, item, shared, source);
+    unsigned char *const ring = shared + pkv_warp() * Shape::STAGES * Shape::STAGE_BYTES;
+    pkv__plain_source<Shape> source;
+    const bool plain = pkv__is_plain<Shape>(a, item);
+    if (plain) pkv__begin_plain<Shape>(a, item, ring, source);
     pkv__stage_queries<Shape>(a, item, shared);
-    if (!plain) pkv__first_tiles<Shape, false>(a, item, shared, source); /* looks at columns */
-    uint32_t q[Shape::NT][Shape::N_FRAGS][2];
     pkv__lane_columns<Shape> columns;
-    pkv__load_queries<Shape>(q, shared);
-    pkv__load_columns<Shape>(columns, shared);
+    pkv__load_columns<Shape>(columns, a, shared);
 
     pkv__decode_state<Shape> state;
     pkv__clear_state(state);
-    if (plain) pkv__walk_tiles<Shape, true>(a, item, shared, state, source, columns, q);
-    else pkv__walk_tiles<Shape, false>(a, item, shared, state, source, columns, q);
+    if (plain) {
+        uint32_t q[Shape::NT][Shape::N_FRAGS][2];
+        pkv__load_queries<Shape>(q, shared);
+        pkv__walk_plain<Shape>(a, item, ring, state, source, columns, q);
+    } else {
+        pkv__walk_tiles<Shape>(a, item, shared, state, columns);
+    }
+    pkv__to_logits<Shape>(state, a, shared);
     pkv_syncthreads(); /* nobody needs the ring any more */
     pkv__leave_warp_state<Shape>(state, reinterpret_cast<float *>(shared));
     pkv_syncthreads();

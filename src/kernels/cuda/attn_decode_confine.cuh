@@ -18,23 +18,22 @@ template <class Store> PKV_DEV uint32_t pkv__without_specials(uint32_t word)
 }
 
 /* A lane's piece j of a tile without what is not finite. */
-template <class Shape>
-PKV_DEV uint4 pkv__finite_piece(const unsigned char *shared, int32_t place, int32_t j)
+template <class Shape> PKV_DEV uint4 pkv__finite_piece(unsigned char *place, int32_t j)
 {
     using Store = typename Shape::Store;
-    uint4 piece = pkv_ldv<uint4>(shared + Shape::Tile::down(place, j));
+    uint4 piece = pkv_ldv<uint4>(Shape::Tile::down(place, j));
     piece.x = pkv__without_specials<Store>(piece.x);
     piece.y = pkv__without_specials<Store>(piece.y);
     piece.z = pkv__without_specials<Store>(piece.z);
     piece.w = pkv__without_specials<Store>(piece.w);
     return piece;
 }
-template <class Shape> PKV_DEV bool pkv__has_specials(const unsigned char *shared, int32_t place)
+template <class Shape> PKV_DEV bool pkv__has_specials(unsigned char *place)
 {
     bool found = false;
     for (int32_t j = 0; j < Shape::Tile::N_COPIES; j++) {
-        const uint4 is = pkv_ldv<uint4>(shared + Shape::Tile::down(place, j));
-        const uint4 finite = pkv__finite_piece<Shape>(shared, place, j);
+        const uint4 is = pkv_ldv<uint4>(Shape::Tile::down(place, j));
+        const uint4 finite = pkv__finite_piece<Shape>(place, j);
         found =
             found || is.x != finite.x || is.y != finite.y || is.z != finite.z || is.w != finite.w;
     }
@@ -50,9 +49,8 @@ template <class Store> PKV_DEV uint32_t pkv__element(const unsigned char *piece,
 
 /* Add weight times value where a column sees it, element by element: row r of the tile. */
 template <class Shape>
-PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned char *shared,
-                               int32_t values, const float (&p)[Shape::NT][4], uint32_t word,
-                               int32_t r)
+PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned char *values,
+                               const float (&p)[Shape::NT][4], uint32_t word, int32_t r)
 {
     using Store = typename Shape::Store;
     const int32_t g = pkv_lane() / 4, t = pkv_lane() % 4;
@@ -68,9 +66,9 @@ PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned c
                 for (int32_t up = 0; up < 2; up++) {
                     const int32_t dim = f / Store::N_FRAGS * Store::STEP_DIMS +
                                         Store::v_dim(f % Store::N_FRAGS, 8 * up + g);
-                    const uint32_t bits = pkv__element<Store>(
-                        shared + values + Shape::Tile::place(r, dim * Store::BITS / 128),
-                        dim % (128 / Store::BITS));
+                    const uint32_t bits =
+                        pkv__element<Store>(values + Shape::Tile::place(r, dim * Store::BITS / 128),
+                                            dim % (128 / Store::BITS));
                     if (sees && pkv__is_special<Store>(bits))
                         state.o[n][f][2 * up + e] += weight * Store::value(bits);
                 }
@@ -81,20 +79,20 @@ PKV_DEV void pkv__add_specials(pkv__decode_state<Shape> &state, const unsigned c
 
 /* Before the product with V. word: of lane c, which keys column c sees; all: of any column. */
 template <class Shape>
-PKV_DEV void pkv__confine_values(pkv__decode_state<Shape> &state, unsigned char *shared,
-                                 int32_t values, const float (&p)[Shape::NT][4], uint32_t word,
-                                 uint32_t all, bool is_column)
+PKV_DEV void pkv__confine_values(pkv__decode_state<Shape> &state, unsigned char *values,
+                                 const float (&p)[Shape::NT][4], uint32_t word, uint32_t all,
+                                 bool is_column)
 {
     using Tile = typename Shape::Tile;
     if (!pkv_any(is_column && word != all)) return;
-    const int32_t place =
+    unsigned char *const place =
         values + Tile::place(pkv_lane() / Tile::CHUNKS, pkv_lane() % Tile::CHUNKS);
-    if (!pkv__has_specials<Shape>(shared, place)) return;
+    if (!pkv__has_specials<Shape>(place)) return;
     for (int32_t r = 0; r < PKV__TILE_KEYS; r++)
-        pkv__add_specials<Shape>(state, shared, values, p, word, r);
+        pkv__add_specials<Shape>(state, values, p, word, r);
     pkv_syncwarp();
     for (int32_t j = 0; j < Tile::N_COPIES; j++)
-        pkv_stv(shared + Tile::down(place, j), pkv__finite_piece<Shape>(shared, place, j));
+        pkv_stv(Tile::down(place, j), pkv__finite_piece<Shape>(place, j));
     pkv_syncwarp();
 }
 

@@ -14,24 +14,23 @@
 template <class Store, bool CODES = Store::IS_CODES> struct pkv__factors {
 };
 template <class Store> struct pkv__factors<Store, true> {
-    pkv__numbers k, v; /* under way: of key lane % 16 of the tile issued last */
+    pkv__numbers
+        way; /* under way: of key lane % 16 of the tile issued last, of V from lane 16 on */
 };
 
 template <class Store> PKV_DEV void pkv__clear_factors(pkv__factors<Store> &f)
 {
-    if constexpr (Store::IS_CODES) f.k = f.v = { 0, 0 };
+    if constexpr (Store::IS_CODES) f.way = { 0, 0 };
 }
 
 /* Those under way arrive, in the stage of their tile. */
 template <class Shape>
-PKV_DEV void pkv__put_factors(const pkv__factors<typename Shape::Store> &f, unsigned char *shared,
-                              int32_t stage)
+PKV_DEV void pkv__put_factors(const pkv__factors<typename Shape::Store> &f, unsigned char *stage)
 {
     if constexpr (Shape::Store::IS_CODES) {
-        float *const to = reinterpret_cast<float *>(shared + stage + 2 * Shape::Tile::BYTES);
-        const bool of_v = pkv_lane() >= PKV__TILE_KEYS;
-        to[pkv_lane()] = of_v ? f.v.scale : f.k.scale;
-        if constexpr (Shape::Store::HAS_ZEROS) to[32 + pkv_lane()] = of_v ? f.v.zero : f.k.zero;
+        float *const to = reinterpret_cast<float *>(stage + 2 * Shape::Tile::BYTES);
+        to[pkv_lane()] = f.way.scale;
+        if constexpr (Shape::Store::HAS_ZEROS) to[32 + pkv_lane()] = f.way.zero;
     }
 }
 
@@ -42,19 +41,74 @@ PKV_DEV void pkv__load_factors(pkv__factors<Store> &f, const struct pkv__cuda_at
 {
     if constexpr (Store::IS_CODES) {
         const bool is_seen = seen >> pkv_lane() % PKV__TILE_KEYS & 1u;
-        f.k = pkv__load_numbers<Store>(a.k, head, id, at, is_seen);
-        f.v = pkv__load_numbers<Store>(a.v, head, id, at, is_seen);
+        if (pkv_lane() < PKV__TILE_KEYS)
+            f.way = pkv__load_numbers<Store>(a.k, head, id, at, is_seen);
+        else f.way = pkv__load_numbers<Store>(a.v, head, id, at, is_seen);
+    }
+}
+
+/* Where the first key of a lane has its scale and zero point: block 0, key lane % 16 of a tile at
+ * token 0, of K for lanes 0 .. 15, of V for the others. NULL: there are none. */
+template <class Store, bool CODES = Store::IS_CODES> struct pkv__number_rows {
+};
+template <class Store> struct pkv__number_rows<Store, true> {
+    const unsigned char *scale, *zero;
+};
+/* Those of K and V take the same steps, which fit 32 bits. */
+PKV_DEV bool pkv__number_steps_fit(const pkv_scales &k, const pkv_scales &v)
+{
+    return k.block_stride == v.block_stride && k.token_stride == v.token_stride &&
+           k.block_stride * 4 == (int32_t)(k.block_stride * 4) &&
+           k.token_stride * 4 == (int32_t)(k.token_stride * 4);
+}
+PKV_DEV const unsigned char *pkv__plain_numbers_of(const pkv_scales &s, int32_t head)
+{
+    if (!s.data) return nullptr;
+    const int64_t at = pkv_lane() % PKV__TILE_KEYS * s.token_stride + head * s.head_stride;
+    return reinterpret_cast<const unsigned char *>(s.data + at);
+}
+template <class Store>
+PKV_DEV void pkv__number_rows_of(pkv__number_rows<Store> &rows, const struct pkv__cuda_attn &a,
+                                 int32_t head)
+{
+    if constexpr (Store::IS_CODES) {
+        const bool of_v = pkv_lane() >= PKV__TILE_KEYS;
+        rows.scale = of_v ? pkv__plain_numbers_of(a.v.scales, head)
+                          : pkv__plain_numbers_of(a.k.scales, head);
+        if constexpr (Store::HAS_ZEROS)
+            rows.zero = of_v ? pkv__plain_numbers_of(a.v.zeros, head)
+                             : pkv__plain_numbers_of(a.k.zeros, head);
+    }
+}
+PKV_DEV float pkv__load_plain_number(const unsigned char *from, const pkv_scales &s, int32_t id,
+                                     int32_t at, bool seen, float absent)
+{
+    if (!seen) return 0;
+    if (!from) return absent;
+    return pkv_ldv_const<float>(pkv_step(pkv_step(from, id, (int32_t)(s.block_stride * 4)), at,
+                                         (int32_t)(s.token_stride * 4)));
+}
+/* Those of the tile that is issued now, in block `id` from token `at` on: of its keys [lo, n). */
+template <class Store>
+PKV_DEV void pkv__load_plain_factors(pkv__factors<Store> &f, const struct pkv__cuda_attn &a,
+                                     const pkv__number_rows<Store> &rows, int32_t id, int32_t at,
+                                     int32_t lo, int32_t n)
+{
+    if constexpr (Store::IS_CODES) {
+        const int32_t key = pkv_lane() % PKV__TILE_KEYS;
+        const bool seen = key >= lo && key < n;
+        f.way.scale = pkv__load_plain_number(rows.scale, a.k.scales, id, at, seen, 1);
+        if constexpr (Store::HAS_ZEROS)
+            f.way.zero = pkv__load_plain_number(rows.zero, a.k.zeros, id, at, seen, 0);
     }
 }
 
 /* Of keys g and g + 8 of the tile in `stage`; first: 0 for K, 16 for V. */
 template <class Shape>
-PKV_DEV pkv__row_numbers pkv__factors_of_rows(const unsigned char *shared, int32_t stage,
-                                              int32_t first)
+PKV_DEV pkv__row_numbers pkv__factors_of_rows(const unsigned char *stage, int32_t first)
 {
     const float *const from =
-        reinterpret_cast<const float *>(shared + stage + 2 * Shape::Tile::BYTES) + first +
-        pkv_lane() / 4;
+        reinterpret_cast<const float *>(stage + 2 * Shape::Tile::BYTES) + first + pkv_lane() / 4;
     pkv__row_numbers rows = { { from[0], from[8] }, { 0, 0 } };
     if constexpr (Shape::Store::HAS_ZEROS) {
         rows.zero[0] = from[32];
@@ -63,95 +117,85 @@ PKV_DEV pkv__row_numbers pkv__factors_of_rows(const unsigned char *shared, int32
     return rows;
 }
 
-/* From sums of products to logits. */
+/* From sums of products to what the state has as logits. */
 template <class Shape>
-PKV_DEV void pkv__scale_logits(float (&s)[Shape::NT][4], const float (&factor)[Shape::NT][2],
-                               const float (&query_sum)[Shape::NT][2], const unsigned char *shared,
-                               int32_t stage)
+PKV_DEV void pkv__scale_logits(float (&s)[Shape::NT][4], const pkv__lane_columns<Shape> &columns,
+                               const unsigned char *stage)
 {
     using Store = typename Shape::Store;
     pkv__row_numbers k = { { 1.f, 1.f }, { 0.f, 0.f } };
-    if constexpr (Store::IS_CODES) k = pkv__factors_of_rows<Shape>(shared, stage, 0);
+    if constexpr (Store::IS_CODES) k = pkv__factors_of_rows<Shape>(stage, 0);
     PKV_UNROLL
     for (int32_t n = 0; n < Shape::NT; n++) {
         PKV_UNROLL
         for (int32_t i = 0; i < 4; i++) {
             if constexpr (Store::HAS_ZEROS)
-                s[n][i] = fmaf(-k.zero[i / 2], query_sum[n][i % 2], s[n][i]);
-            s[n][i] *= k.scale[i / 2] * (factor[n][i % 2] * Store::unit());
+                s[n][i] = fmaf(-k.zero[i / 2], columns.query_sum[n][i % 2], s[n][i]);
+            s[n][i] *= k.scale[i / 2] * columns.factor[n][i % 2];
         }
     }
 }
 
-/* What a tile's product with V is multiplied by, per column. 16-bit types: nobody asks. */
-template <class Shape> struct pkv__give_back {
-    float of[Shape::NT][2];
-};
+/* Does a tile's largest scale of V, two in each lane as its rows are, want a larger unit? */
+PKV_DEV bool pkv__outgrows(const float (&scale)[2], float over)
+{
+    return fabsf(scale[0] * over) >= 2 || fabsf(scale[1] * over) >= 2;
+}
+/* 1 over the unit with the tile's keys. All lanes come. */
+PKV_DEV float pkv__over_of(float first, float second, float over)
+{
+    return fminf(over, pkv__unit_inverse(pkv__tile_unit(first, second)));
+}
 
 /* Weights of one column for keys g and g + 8 times the scales of V, over the unit; to the zero
  * sum, what they add. A key that the column does not see has no part in it, whatever its numbers.
  */
 template <class Store>
 PKV_DEV void pkv__weigh_column(float *const (&weights)[2], const bool (&sees)[2],
-                               const pkv__row_numbers &v, float unit, float *zero_sum)
+                               const pkv__row_numbers &v, float over, float *zero_sum)
 {
-    const float over = pkv__unit_inverse(unit);
-    float zeros = 0;
     PKV_UNROLL
     for (int32_t row = 0; row < 2; row++) {
         float &weight = *weights[row];
         weight = sees[row] ? weight * (v.scale[row] * over) : 0;
         if constexpr (Store::HAS_ZEROS) {
             const float rounded = pkv_to_float(pkv_from_float<__half>(weight));
-            if (sees[row]) zeros = fmaf(rounded, v.zero[row], zeros);
+            if (sees[row]) *zero_sum = fmaf(rounded, v.zero[row], *zero_sum);
         }
     }
-    if constexpr (Store::HAS_ZEROS) *zero_sum = fmaf(zeros, unit, *zero_sum);
 }
 
-/* Weights of codes. PLAIN: all columns see the keys that are read; else word, of lane c, says which
- * keys column c sees, and each column has a unit of its own: scales of keys that it does not see
- * may be of any size. */
-template <class Shape, bool PLAIN>
-PKV_DEV void pkv__weigh_codes(float (&p)[Shape::NT][4], uint32_t word, const unsigned char *shared,
-                              int32_t stage, pkv__decode_state<Shape> &state,
-                              pkv__give_back<Shape> &back)
+/* Which keys of g and g + 8 of a tile the lane's columns see: of column 8 n + 2 t + e. */
+template <class Shape> struct pkv__seen_rows {
+    bool of[Shape::NT][2][2];
+};
+/* By the word that lane c has of column c. */
+template <class Shape> PKV_DEV void pkv__see_by_word(pkv__seen_rows<Shape> &sees, uint32_t word)
+{
+    PKV_UNROLL
+    for (int32_t i = 0; i < 2 * Shape::NT; i++) {
+        const int32_t n = i / 2, e = i % 2;
+        const uint32_t bits = pkv_shfl(word, 8 * n + pkv_lane() % 4 * 2 + e) >> pkv_lane() / 4;
+        sees.of[n][e][0] = bits & 1u;
+        sees.of[n][e][1] = bits & 0x100u;
+    }
+}
+
+/* Weights of codes, in units that are large enough. */
+template <class Shape>
+PKV_DEV void pkv__weigh_codes(float (&p)[Shape::NT][4], const pkv__seen_rows<Shape> &sees,
+                              const pkv__row_numbers &v, pkv__decode_state<Shape> &state)
 {
     using Store = typename Shape::Store;
-    const pkv__row_numbers v = pkv__factors_of_rows<Shape>(shared, stage, 16);
-    float unit = 1;
-    if (PLAIN) unit = pkv__tile_unit(v.scale[0], v.scale[1]);
     PKV_UNROLL
     for (int32_t n = 0; n < Shape::NT; n++) {
         PKV_UNROLL
         for (int32_t e = 0; e < 2; e++) {
-            bool sees[2] = { true, true };
-            if (!PLAIN) {
-                const int32_t c = 8 * n + pkv_lane() % 4 * 2 + e;
-                const uint32_t bits = pkv_shfl(word, c) >> pkv_lane() / 4;
-                sees[0] = bits & 1u;
-                sees[1] = bits & 0x100u;
-                unit = pkv__tile_unit(sees[0] ? v.scale[0] : 0, sees[1] ? v.scale[1] : 0);
-            }
             float *zero_sum = nullptr;
             if constexpr (Store::HAS_ZEROS) zero_sum = &state.zeros.sum[n][e];
-            pkv__weigh_column<Store>({ &p[n][e], &p[n][2 + e] }, sees, v, unit, zero_sum);
-            back.of[n][e] = unit * Store::unit();
+            pkv__weigh_column<Store>({ &p[n][e], &p[n][2 + e] }, sees.of[n][e], v,
+                                     state.units.over[n][e], zero_sum);
         }
-    }
-}
-
-template <class Store>
-PKV_DEV void pkv__add_values(float (&o)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                             const float (&back)[2])
-{
-    if constexpr (Store::IS_CODES) {
-        float tile[4] = { 0, 0, 0, 0 };
-        pkv_mma16816<typename Store::product>(tile, a, b0, b1);
-        PKV_UNROLL
-        for (int32_t i = 0; i < 4; i++) o[i] = fmaf(tile[i], back[i % 2], o[i]);
-    } else {
-        pkv_mma16816<typename Store::product>(o, a, b0, b1);
     }
 }
 

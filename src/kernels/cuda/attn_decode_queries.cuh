@@ -33,7 +33,7 @@ PKV_DEV void pkv__stage_query(const struct pkv__cuda_attn &a, const pkv__decode_
         sum = pkv_warp_sum(sum);
     }
     if (piece > 0) return;
-    column.factor = a.scale * pkv__pow2(-shift);
+    column.factor = a.scale * pkv__pow2(-shift) * Shape::Store::unit();
     column.query_sum = sum;
 }
 
@@ -92,6 +92,51 @@ PKV_DEV void pkv__load_queries(uint32_t (&q)[Shape::NT][Shape::N_FRAGS][2],
             }
         }
     }
+}
+
+/* A lane's columns, 8 n + 2 t + e. Where logits are products times a positive number, the state has
+ * the products until the end. Codes have scales in between. */
+template <class Shape> struct pkv__lane_columns {
+    float factor[Shape::NT][2];    /* from products to the state's logits */
+    float by[Shape::NT][2];        /* from these to exponents of two */
+    float query_sum[Shape::NT][2]; /* read for types with zero points alone */
+};
+/* Of scales far from 1 a logit may be out of range where its product is not, or the other way
+ * round. */
+template <class Shape> PKV_DEV bool pkv__keeps_products(const struct pkv__cuda_attn &a)
+{
+    return !Shape::Store::IS_CODES && !a.opts.alibi && !(a.opts.softcap > 0) &&
+           a.scale > 0x1p-64f && a.scale < 0x1p64f;
+}
+/* Exponents of products: not by 0, where a difference of -inf would become NaN. */
+template <class Shape>
+PKV_DEV void pkv__load_columns(pkv__lane_columns<Shape> &to, const struct pkv__cuda_attn &a,
+                               const unsigned char *shared)
+{
+    const pkv__column *columns = reinterpret_cast<const pkv__column *>(shared + Shape::COLUMNS_AT);
+    const bool products = pkv__keeps_products<Shape>(a);
+    PKV_UNROLL
+    for (int32_t n = 0; n < Shape::NT; n++) {
+        PKV_UNROLL
+        for (int32_t e = 0; e < 2; e++) {
+            const pkv__column &c = columns[8 * n + pkv_lane() % 4 * 2 + e];
+            to.factor[n][e] = products ? 1 : c.factor;
+            to.by[n][e] = products ? fminf(fmaxf(c.factor * PKV_LOG2E, 0x1p-149f), -PKV__NO_LOGIT)
+                                   : PKV_LOG2E;
+            to.query_sum[n][e] = c.query_sum;
+        }
+    }
+}
+/* At the end: the state's maxima become logits. */
+template <class Shape>
+PKV_DEV void pkv__to_logits(pkv__decode_state<Shape> &state, const struct pkv__cuda_attn &a,
+                            const unsigned char *shared)
+{
+    const pkv__column *columns = reinterpret_cast<const pkv__column *>(shared + Shape::COLUMNS_AT);
+    if (!pkv__keeps_products<Shape>(a)) return;
+    PKV_UNROLL
+    for (int32_t i = 0; i < 2 * Shape::NT; i++)
+        state.m[i / 2][i % 2] *= columns[8 * (i / 2) + pkv_lane() % 4 * 2 + i % 2].factor;
 }
 
 #endif

@@ -18,7 +18,7 @@
 struct pkv__column {
     int32_t row;     /* of the sequence; -1: there is no such column */
     int32_t head;    /* of q */
-    float factor;    /* of a product with K: scale, and what the query was divided by */
+    float factor;    /* of a product with K: scale, unit of codes, and what q was divided by */
     float slope;     /* ALiBi */
     float query_sum; /* of the query as it is multiplied: for zero points */
 };
@@ -53,19 +53,28 @@ template <class Store_, int32_t D_, int32_t NT_, bool RAGGED_> struct pkv__decod
     static constexpr int32_t SLOT_FLOATS = COLUMNS * (D + 2);
 };
 
-/* Of types with zero points: sum of this lane's weights times scale and zero point. */
+/* Of types with zero points: sum of this lane's weights times scale and zero point, in o's unit. */
 template <int32_t NT, bool HAS_ZEROS> struct pkv__zero_sums {
 };
 template <int32_t NT> struct pkv__zero_sums<NT, true> {
     float sum[NT][2];
 };
+/* Of codes: 1 / unit of o, a power of two, see attn_codes_scales.cuh. 16-bit types have none. */
+template <int32_t NT, bool CODES> struct pkv__units {
+};
+template <int32_t NT> struct pkv__units<NT, true> {
+    float over[NT][2];
+};
+/* Largest logit of a column that has none yet: no difference with it is NaN. */
+constexpr float PKV__NO_LOGIT = -3.402823466e38f;
 
 /* What a warp has computed of its columns, in the layout of the accumulators: g = lane / 4,
  * t = lane % 4; index e is column 8 n + 2 t + e. */
 template <class Shape> struct pkv__decode_state {
     float o[Shape::NT][Shape::N_FRAGS][4]; /* unnormalised */
-    float m[Shape::NT][2];                 /* largest logit; -inf: none yet */
+    float m[Shape::NT][2];                 /* largest logit; l 0: none yet */
     float l[Shape::NT][2];                 /* sum of this lane's weights */
+    pkv__units<Shape::NT, Shape::Store::IS_CODES> units;
     pkv__zero_sums<Shape::NT, Shape::Store::HAS_ZEROS> zeros;
 };
 
@@ -75,8 +84,9 @@ template <class Shape> PKV_DEV void pkv__clear_state(pkv__decode_state<Shape> &s
     for (int32_t n = 0; n < Shape::NT; n++) {
         PKV_UNROLL
         for (int32_t e = 0; e < 2; e++) {
-            state.m[n][e] = PKV_NEG_INF;
+            state.m[n][e] = PKV__NO_LOGIT;
             state.l[n][e] = 0;
+            if constexpr (Shape::Store::IS_CODES) state.units.over[n][e] = PKV__LARGEST_OVER;
             if constexpr (Shape::Store::HAS_ZEROS) state.zeros.sum[n][e] = 0;
         }
         PKV_UNROLL
@@ -101,5 +111,11 @@ struct pkv__decode_item {
     pkv__part part;           /* who else has some of it */
     int64_t slot;             /* of a chunk that is one of several; else -1 */
 };
+/* The first tile of this warp: it takes those whose index is its own modulo WARPS, whoever has
+ * which part of the keys. */
+template <class Shape> PKV_DEV int32_t pkv__warp_tile(const pkv__decode_item &item)
+{
+    return item.tile_lo + ((pkv_warp() - item.tile_lo) & (Shape::WARPS - 1));
+}
 
 #endif

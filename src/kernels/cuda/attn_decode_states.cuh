@@ -80,17 +80,20 @@ PKV_DEV void pkv__leave_warp_state(pkv__decode_state<Shape> &state, float *scrat
         for (int32_t e = 0; e < 2; e++) {
             const int32_t c = 8 * n + 2 * t + e;
             const float sum = pkv__sum_of_rows(state.l[n][e]);
-            float zeros = 0;
+            float zeros = 0, unit = 1;
             if constexpr (Store::HAS_ZEROS) zeros = pkv__sum_of_rows(state.zeros.sum[n][e]);
+            if constexpr (Store::IS_CODES) unit = pkv__unit_inverse(state.units.over[n][e]);
             if (g == 0) {
-                m[c] = state.m[n][e];
+                m[c] = sum == 0 ? PKV_NEG_INF : state.m[n][e];
                 l[c] = sum;
             }
             PKV_UNROLL
             for (int32_t f = 0; f < Shape::N_FRAGS; f++) {
                 float *const at = o + c * Shape::O_PITCH + f / Store::N_FRAGS * Store::STEP_DIMS;
-                at[Store::v_dim(f % Store::N_FRAGS, g)] = state.o[n][f][e] - zeros;
-                at[Store::v_dim(f % Store::N_FRAGS, g + 8)] = state.o[n][f][2 + e] - zeros;
+                at[Store::v_dim(f % Store::N_FRAGS, g)] =
+                    (state.o[n][f][e] - zeros) * Store::unit() * unit;
+                at[Store::v_dim(f % Store::N_FRAGS, g + 8)] =
+                    (state.o[n][f][2 + e] - zeros) * Store::unit() * unit;
             }
         }
     }

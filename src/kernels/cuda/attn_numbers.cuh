@@ -32,6 +32,8 @@ PKV_DEV float pkv__unit_inverse(float unit)
 {
     return pkv_float_of_bits((254u << 23) - pkv_float_bits(unit));
 }
+/* 1 over the least unit. */
+constexpr float PKV__LARGEST_OVER = 0x1p126f;
 
 /* ---------------------------------------------------------------- queries */
 /* The k by which a row of bf16 is multiplied on its way to halves, as 2^k, given back by what its

@@ -44,12 +44,11 @@ PKV_DEV void pkv__prefill_copy(const pkv__prefill_work &w, const pkv__prefill_so
     using Shape = typename S::Stored;
     constexpr bool RAGGED = Store::IS_CODES; /* 16 bits: dims are multiples of 16 bytes */
     const pkv__lane_rows rows = pkv__lane_rows_of<Store, Shape>(view, w.kv_head);
-    unsigned char *const shared = tile + pkv__prefill_subtile<S>() * Shape::BYTES;
-    const int32_t to = Shape::place(pkv_lane() / Shape::CHUNKS, pkv_lane() % Shape::CHUNKS);
+    unsigned char *const to = tile + pkv__prefill_subtile<S>() * Shape::BYTES +
+                              Shape::place(pkv_lane() / Shape::CHUNKS, pkv_lane() % Shape::CHUNKS);
     if (w.in_blocks)
-        pkv__copy_tile<Store, Shape, RAGGED>(shared, to, view, rows, id, pkv_shfl(src.place.at, 0),
-                                             seen);
-    else pkv__copy_rows<Store, Shape, RAGGED>(shared, to, view, rows, id, src.place.at, seen);
+        pkv__copy_tile<Store, Shape, RAGGED>(to, view, rows, id, pkv_shfl(src.place.at, 0), seen);
+    else pkv__copy_rows<Store, Shape, RAGGED>(to, view, rows, id, src.place.at, seen);
 }
 
 PKV_DEV float pkv__prefill_scale_at(const pkv_scales &s, float absent, int32_t id, int32_t token,

@@ -44,15 +44,15 @@ template <int32_t ROW_BYTES> struct pkv__tile_shape {
     }
     /* From a place in a tile that lies at a multiple of 128 bytes, an even chunk or the one behind
      * it among the first two: 2 n chunks along the row. One instruction, no register. */
-    static PKV_DEV int32_t along(int32_t place, int32_t n)
+    static PKV_DEV unsigned char *along(unsigned char *place, int32_t n)
     {
-        return (place ^ (2 * n & 7) << 4) + (2 * n & ~7) * 16;
+        return pkv_shared_xor(place, (2 * n & 7) << 4) + (2 * n & ~7) * 16;
     }
     /* The same from a row below STEP_ROWS: n * STEP_ROWS rows down. */
-    static PKV_DEV int32_t down(int32_t place, int32_t n)
+    static PKV_DEV unsigned char *down(unsigned char *place, int32_t n)
     {
         const int32_t rows = n * STEP_ROWS;
-        return (place ^ (rows & 7) << 4) + rows * PITCH;
+        return pkv_shared_xor(place, (rows & 7) << 4) + rows * PITCH;
     }
 };
 
@@ -129,10 +129,10 @@ template <class Shape> PKV_DEV uint32_t pkv__rows_of_lane(const pkv__lane_rows &
 }
 
 /* One tile of K or V; all its keys in block `id`, from token `at` on. Bit r of seen: row r is read.
- * to: where the lane's first piece goes in shared memory, Shape::place of it. */
+ * to: where the lane's first piece goes in shared memory, at Shape::place of it. */
 template <class Store, class Shape, bool RAGGED>
-PKV_DEV void pkv__copy_tile(unsigned char *shared, int32_t to, const pkv_kv_view &view,
-                            const pkv__lane_rows &rows, int32_t id, int32_t at, uint32_t seen)
+PKV_DEV void pkv__copy_tile(unsigned char *to, const pkv_kv_view &view, const pkv__lane_rows &rows,
+                            int32_t id, int32_t at, uint32_t seen)
 {
     const int64_t down_bytes = pkv__stride_bytes<Store>(view.token_stride) * Shape::STEP_ROWS;
     const unsigned char *from =
@@ -140,15 +140,15 @@ PKV_DEV void pkv__copy_tile(unsigned char *shared, int32_t to, const pkv_kv_view
     seen = pkv__rows_of_lane<Shape>(rows, seen);
     PKV_UNROLL
     for (int32_t j = 0; j < Shape::N_COPIES; j++) {
-        pkv_cp_async16(shared + Shape::down(to, j), from,
+        pkv_cp_async16(Shape::down(to, j), from,
                        pkv__piece_bytes<RAGGED>(rows, seen, j * Shape::STEP_ROWS));
         from += down_bytes;
     }
 }
 /* The same where keys lie in blocks of their own: lane r has id and token of row r < 16. */
 template <class Store, class Shape, bool RAGGED>
-PKV_DEV void pkv__copy_rows(unsigned char *shared, int32_t to, const pkv_kv_view &view,
-                            const pkv__lane_rows &rows, int32_t id, int32_t at, uint32_t seen)
+PKV_DEV void pkv__copy_rows(unsigned char *to, const pkv_kv_view &view, const pkv__lane_rows &rows,
+                            int32_t id, int32_t at, uint32_t seen)
 {
     const int32_t row = pkv_lane() / Shape::CHUNKS;
     const int64_t mine = pkv__stride_bytes<Store>(id * view.block_stride + at * view.token_stride);
@@ -156,8 +156,7 @@ PKV_DEV void pkv__copy_rows(unsigned char *shared, int32_t to, const pkv_kv_view
     seen = pkv__rows_of_lane<Shape>(rows, seen);
     PKV_UNROLL
     for (int32_t j = 0; j < Shape::N_COPIES; j++)
-        pkv_cp_async16(shared + Shape::down(to, j),
-                       base + pkv_shfl(mine, row + j * Shape::STEP_ROWS),
+        pkv_cp_async16(Shape::down(to, j), base + pkv_shfl(mine, row + j * Shape::STEP_ROWS),
                        pkv__piece_bytes<RAGGED>(rows, seen, j * Shape::STEP_ROWS));
 }
 

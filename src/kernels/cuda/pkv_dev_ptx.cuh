@@ -172,6 +172,22 @@ template <class V> PKV_DEV void pkv_stv(void *p, V value)
     *static_cast<V *>(p) = value;
 }
 
+PKV_DEV uint32_t pkv__shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+PKV_DEV unsigned char *pkv_shared_xor(unsigned char *p, uint32_t bits)
+{
+    return static_cast<unsigned char *>(__cvta_shared_to_generic(pkv__shared_address(p) ^ bits));
+}
+/* Assembler, lest a sum of 64 bits is made of it. */
+PKV_DEV const unsigned char *pkv_step(const unsigned char *p, int32_t n, int32_t bytes)
+{
+    const unsigned char *to;
+    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(to) : "r"(n), "r"(bytes), "l"(p));
+    return to;
+}
+
 PKV_DEV uint32_t pkv_atomic_add(uint32_t *p, uint32_t value)
 {
     return atomicAdd(p, value);
@@ -204,11 +220,6 @@ PKV_DEV uint32_t pkv_atomic_inc_acq_rel(uint32_t *p, uint32_t last)
 }
 
 /* ---------------------------------------------------------------- cp.async */
-PKV_DEV uint32_t pkv__shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* cg: past L1, which a row of KV would only fill. */
 PKV_DEV void pkv_cp_async16(void *dst, const void *src, int32_t src_bytes = 16)
 {
