@@ -14,7 +14,8 @@
 struct pkv__plain_rows {
     const unsigned char *from; /* block 0, the lane's row of a tile at token 0, its piece */
     int32_t block, token;      /* strides, bytes */
-    int32_t skip;              /* rows in front of the lane's; 16: its piece lies beyond the dim */
+    int32_t skip;              /* rows in front of the lane's; 16: its piece lies beyond the dim,
+                                  unless ragged: then `bytes` says so */
     int32_t bytes;             /* of the piece within the dim */
 };
 /* What a lane reads by. */
@@ -72,13 +73,13 @@ PKV_DEV void pkv__next_ids(const struct pkv__cuda_attn &a, const pkv__decode_ite
 }
 
 /* ---------------------------------------------------------------- copies */
-template <class Store, class Tile>
+template <class Store, class Tile, bool RAGGED>
 PKV_DEV pkv__plain_rows pkv__plain_rows_of(const pkv_kv_view &view, int32_t head)
 {
     const pkv__lane_rows rows = pkv__lane_rows_of<Store, Tile>(view, head);
     return { rows.from, (int32_t)pkv__stride_bytes<Store>(view.block_stride),
              (int32_t)pkv__stride_bytes<Store>(view.token_stride),
-             rows.bytes > 0 ? pkv_lane() / Tile::CHUNKS : PKV__TILE_KEYS, rows.bytes };
+             RAGGED || rows.bytes > 0 ? pkv_lane() / Tile::CHUNKS : PKV__TILE_KEYS, rows.bytes };
 }
 
 /* One tile of K or V in block `id` from token `at` on: its rows [lo, n). */
@@ -123,8 +124,9 @@ PKV_DEV void pkv__begin_plain(const struct pkv__cuda_attn &a, const pkv__decode_
                               unsigned char *ring, pkv__plain_source<Shape> &s)
 {
     using Store = typename Shape::Store;
-    s.k = pkv__plain_rows_of<Store, typename Shape::Tile>(a.k, item.kv_head);
-    s.v = pkv__plain_rows_of<Store, typename Shape::Tile>(a.v, item.kv_head);
+    using Tile = typename Shape::Tile;
+    s.k = pkv__plain_rows_of<Store, Tile, Shape::RAGGED>(a.k, item.kv_head);
+    s.v = pkv__plain_rows_of<Store, Tile, Shape::RAGGED>(a.v, item.kv_head);
     pkv__number_rows_of(s.number_rows, a, item.kv_head);
     pkv__clear_factors(s.factors);
     const int32_t tile = pkv__warp_tile<Shape>(item), first = tile * PKV__TILE_KEYS;

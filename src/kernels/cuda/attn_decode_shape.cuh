@@ -47,8 +47,9 @@ template <class Store_, int32_t D_, int32_t NT_, bool RAGGED_> struct pkv__decod
     static constexpr int32_t COLUMNS_AT = QUERIES_AT + COLUMNS * Q_PITCH * 2;
     static constexpr int32_t SHARED_BYTES = COLUMNS_AT + COLUMNS * (int32_t)sizeof(pkv__column);
     /* CTAs per SM to leave registers for: 128 each with 8 columns of up to 128 dims, else 168; 255
-     * for more dims of 8 bits, which spill with 168 and whose rings leave room for four. */
-    static constexpr int32_t MIN_CTAS = D > 128 ? (Store::BITS == 8 ? 4 : 6) : NT > 1 ? 3 : 4;
+     * for more dims of codes, which spill with 168 and whose rings leave room for four. */
+    static constexpr bool MORE = NT > 1 || (Store::IS_CODES && RAGGED);
+    static constexpr int32_t MIN_CTAS = D > 128 ? Store::IS_CODES ? 4 : 6 : MORE ? 3 : 4;
     /* A state in the workspace: o [COLUMNS][D], m [COLUMNS], l [COLUMNS]. */
     static constexpr int32_t SLOT_FLOATS = COLUMNS * (D + 2);
 };

@@ -183,12 +183,14 @@ template <class Store> PKV_DEV void mla_run_item(const struct pkv__cuda_mla &c, 
     mla_finish<Store>(c, s, run, o);
 }
 
-/* The items of sequence k of the chunk that lie in the span. */
+/* The items of sequence k of the chunk that lie in the span; k again. While an item runs, registers
+ * are for O: neither k nor the item's number is kept in one. */
 template <class Store>
-PKV_DEV void mla_run_sequence(const struct pkv__cuda_mla &c, mla_shared *s, int32_t k)
+PKV_DEV int32_t mla_run_sequence(const struct pkv__cuda_mla &c, mla_shared *s, int32_t k)
 {
-    const mla_sequence &q = s->sequence[k];
-    for (int32_t i = mla_first_item(s, q); i < q.n_items; i++) {
+    for (int32_t i = mla_first_item(s, s->sequence[k]);; i++) {
+        const mla_sequence &q = s->sequence[k];
+        if (i >= q.n_items) break;
         const int64_t at = q.begin + i * pkv__item_cost(q.n_tiles);
         if (at >= s->span_hi) break;
         const pkv__part part = mla_part_of(s, at, q.n_tiles);
@@ -196,7 +198,11 @@ PKV_DEV void mla_run_sequence(const struct pkv__cuda_mla &c, mla_shared *s, int3
         mla_set_item(c, s, q, s->first_seq - MLA_THREADS + k, i, part);
         pkv_syncthreads();
         mla_run_item<Store>(c, s);
+        k = s->item.seq - s->first_seq + MLA_THREADS;
+        i = s->item.first_query / MLA_QUERIES;
+        pkv_syncthreads(); /* the item is read */
     }
+    return k;
 }
 
 /* The next chunk of sequences to shared memory, where the state of the walk is, too: registers are
@@ -246,7 +252,7 @@ template <class Store> PKV_GLOBAL(MLA_THREADS, 1) mla_kernel(const struct pkv__c
             const mla_sequence &q = s->sequence[k];
             const int64_t end = q.begin + q.n_items * pkv__item_cost(q.n_tiles);
             if (q.n_items > 0 && end > s->span_lo && q.begin < s->span_hi)
-                mla_run_sequence<Store>(c, s, k);
+                k = mla_run_sequence<Store>(c, s, k);
         }
         pkv_syncthreads();
     }
