@@ -138,6 +138,7 @@ int ptx_launch(const void *kernel, const launch_shape &shape, const void *params
     const ptx_module &module = *file.module;
     const std::string &name = entry->second.name;
     if (!stream_captures()) return ptx_run(module, name, shape, kernel, params, bytes);
+    stream_records(shape, bytes);
     const char *from = static_cast<const char *>(params);
     const std::vector<char> copy(from, from + bytes);
     stream_adds([&module, &name, shape, kernel, copy] {

@@ -105,6 +105,7 @@ bool same_site(const site &a, const site &b);
 bool stream_refuses(); /* this one fails; m.error says so */
 int stream_prepares(); /* 0, or the code that preparing a kernel fails with, and m.error */
 bool stream_captures();
+void stream_records(const launch_shape &shape, size_t params_bytes);
 void stream_adds(std::function<int()> node);
 bool stream_takes(const launch_shape &shape,
                   const kernel_call &call); /* captured: not to run now */

@@ -58,13 +58,18 @@ void simt::stream_adds(std::function<int()> node)
     tests().capture->nodes.push_back(std::move(node));
 }
 
-bool simt::stream_takes(const launch_shape &shape, const kernel_call &call)
+void simt::stream_records(const launch_shape &shape, size_t params_bytes)
 {
     stream_tests &t = tests();
     if (t.recorded && t.n < t.cap)
-        t.recorded[t.n] = { shape.n_blocks, shape.n_threads, shape.shared_bytes,
-                            call.params_bytes };
+        t.recorded[t.n] = { shape.n_blocks, shape.n_threads, shape.shared_bytes, params_bytes };
     if (t.recorded) t.n++;
+}
+
+bool simt::stream_takes(const launch_shape &shape, const kernel_call &call)
+{
+    stream_tests &t = tests();
+    stream_records(shape, call.params_bytes);
     if (!t.capture) return false;
     const char *bytes = static_cast<const char *>(call.params);
     const std::vector<char> params(bytes, bytes + call.params_bytes);
