@@ -285,6 +285,25 @@ static void test_tiny_softcap(void **state)
     pkv_backend_destroy(be);
 }
 
+/* More than 32 tiles to a warp, whose ids are looked up 32 at a time: in the walk of plain items
+ * and, under a cap, in the other. */
+static void test_long_walks(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 20011 } };
+    (void)state;
+    for (int32_t i = 0; i < 2; i++) {
+        struct cuda_problem p;
+        pkv_backend *be = cuda_backend(NULL, 1);
+        cuda_build(&p, &plain, seqs, 1, i);
+        p.opts.softcap = i == 0 ? 0.f : 30.f;
+        struct cuda_rows r = cuda_result(be, &p);
+        cuda_assert_right(&p, &r);
+        cuda_rows_free(&r);
+        cuda_free(&p);
+        pkv_backend_destroy(be);
+    }
+}
+
 /* Invariant mode: the bits of a sequence alone, in company, and on any number of multiprocessors;
  * of several chunks, and of one that many could share. */
 static void run_invariant(const struct cuda_seq *all, int32_t n, int32_t b, int32_t chunk)
@@ -568,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_masked_rows),
         cmocka_unit_test(test_confined_weights),
         cmocka_unit_test(test_low_logits),
+        cmocka_unit_test(test_long_walks),
 
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
