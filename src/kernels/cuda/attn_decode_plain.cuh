@@ -129,10 +129,9 @@ PKV_DEV void pkv__begin_plain(const struct pkv__cuda_attn &a, const pkv__decode_
     s.v = pkv__plain_rows_of<Store, Tile, Shape::RAGGED>(a.v, item.kv_head);
     pkv__number_rows_of(s.number_rows, a, item.kv_head);
     pkv__clear_factors(s.factors);
-    const int32_t tile = pkv__warp_tile<Shape>(item), first = tile * PKV__TILE_KEYS;
-    const int32_t left = pkv__left_of<Shape>(item);
-    const int32_t lo = first < item.keys.lo ? item.keys.lo - first : 0;
-    pkv__next_ids<Shape>(a, item, s, tile);
+    const int32_t left = pkv__left_of<Shape>(item), n_seen = pkv__end_of(item) - item.keys.lo;
+    const int32_t lo = left > n_seen ? left - n_seen : 0;
+    pkv__next_ids<Shape>(a, item, s, pkv__warp_tile<Shape>(item));
     PKV_UNROLL
     for (int32_t i = 0; i < Shape::STAGES - 1; i++)
         pkv__issue_plain<Shape>(a, s, i, left - i * Shape::WARPS * PKV__TILE_KEYS, i == 0 ? lo : 0,
