@@ -68,7 +68,8 @@ def parse(path):
         if key == "file":
             at = {"file": value, "run": []}
         elif key == "mutant":
-            at = {k: at[k] for k in ("file", "unit", "run") if k in at} | {"mutant": value, "place": f"{path.name}:{number}"}
+            at = {k: at[k] for k in ("file", "unit", "run") if k in at}
+            at |= {"mutant": value, "place": f"{path.name}:{number}"}
         elif key == "run":
             at["run"] = at["run"] + [tuple(value.split())]
         elif key in ("unit", "old", "new", "why"):
@@ -161,7 +162,8 @@ def programs(mutant, how):
 
 def kill(bench, mutant, hows):
     """Who killed it, or None."""
-    env = os.environ | {"PKV_ISA": "cuda", "PKV_UNIT": mutant.unit, "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"}
+    env = os.environ | {"PKV_ISA": "cuda", "PKV_UNIT": mutant.unit,
+                        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"}
     for how in hows:
         made, said = bench.compile(mutant, how)
         if made is None:

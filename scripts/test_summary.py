@@ -6,8 +6,9 @@ usage: test_summary.py RESULTS_DIR SECONDS
 RESULTS_DIR holds, per stage, NN-column.json (lines of meson's testlog.json, or of run_checks.py),
 NN-column.rc (exit status of the runner) or NN-column.fail / .skip (one line saying why there is no
 json). Single tests of a TAP program count one each; a program that ends with a line "N passed, N
-failed, N skipped" of its own counts so many. NN-column.totals has lines "build name count name count ..",
-which are added up per build. Exit status 0 only if something ran and nothing failed. The last line printed is "N passed, N failed, N skipped".
+failed, N skipped" of its own counts so many. NN-column.totals has lines "build name count name
+count ..", which are added up per build. Exit status 0 only if something ran and nothing failed. The
+last line printed is "N passed, N failed, N skipped".
 """
 import json
 import pathlib

@@ -3,8 +3,8 @@
  * once.
  *
  *   pieces  |--a--|     |--b--|-c-|        what the cases allocate
- *   runs   [  pages ]  [   pages    ]      that pieces share; registered in one call, for the
- * driver refuses a copy that leaves a registration
+ *   runs   [  pages ]  [   pages    ]      that pieces share; registered in one call, for
+ *                                          the driver refuses a copy that leaves a registration
  *
  * A piece that comes or goes makes the runs that it touches be registered anew: nothing is under
  * way then, and what is given back to the system must not stay registered. What cannot be

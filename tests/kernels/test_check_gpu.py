@@ -100,7 +100,8 @@ def test_refused_graph():
 def test_kernels_on_lent_memory():
     """check_kernels inside: pages are registered once each, what belongs together in one call, given back,
     and calls waited for."""
-    cases = ("blocks_copy.copies", "attention.lengths.f16", "states_merge.merges.f16", "kv_write.scatter.bf16", "kv_gather.gathers.e4m3")
+    cases = ("blocks_copy.copies", "attention.lengths.f16", "states_merge.merges.f16", "kv_write.scatter.bf16",
+             "kv_gather.gathers.e4m3")
     for name in cases:
         code, out, _ = run("--check-kernels", "--case", name, PKV_ISA="cuda")
         expect(code == 0 and " 0 failed" in out.splitlines()[-1], f"{name}: exit {code}: {out}")

@@ -316,3 +316,10 @@ void cuda_assert_right(const struct cuda_problem *p, const struct cuda_rows *r)
     free(host.lse.data);
     pkv_backend_destroy(be);
 }
+
+void cuda_run_right(pkv_backend *be, struct cuda_problem *p)
+{
+    struct cuda_rows r = cuda_result(be, p);
+    cuda_assert_right(p, &r);
+    cuda_rows_free(&r);
+}

@@ -66,5 +66,7 @@ void cuda_assert_same(const struct cuda_rows *a, int32_t at, const struct cuda_r
                       int32_t n, const char *what);
 /* Every row is near what the CPU's scalar level makes of the same memory. */
 void cuda_assert_right(const struct cuda_problem *p, const struct cuda_rows *r);
+/* One call, and that. */
+void cuda_run_right(pkv_backend *be, struct cuda_problem *p);
 
 #endif

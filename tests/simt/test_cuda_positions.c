@@ -29,9 +29,7 @@ static void run(const struct where *w, int32_t n_q_heads, int32_t block_tokens)
     p.batch.q_detached = w->detached;
     p.opts.window_left = w->left;
     if (w->alibi) p.opts.alibi = slopes;
-    struct cuda_rows r = cuda_result(be, &p);
-    cuda_assert_right(&p, &r);
-    cuda_rows_free(&r);
+    cuda_run_right(be, &p);
     cuda_free(&p);
     pkv_backend_destroy(be);
 }

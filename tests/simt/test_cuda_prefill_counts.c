@@ -114,7 +114,7 @@ static void look_at_global(const struct kind *kind, const struct work *w)
     /* Each warp looks up the block of its 16 keys. */
     assert_int_equal(sum_of("attn_rows.cuh", false, false, 4).units, w->tiles * WARPS);
     const uint64_t scales = kind->bits == 16 ? 0 : w->keys * 2 * (kind->bits == 4 ? 2 : 1);
-    const simt_count sum = sum_of("attn_prefill_tiles.cuh", false, false, 4);
+    const simt_count sum = sum_of("attn_codes_scales.cuh", false, false, 4);
     assert_int_equal(sum.lanes, scales);
     assert_int_equal(sum.units, scales * 4 / SECTOR);
 }

@@ -5,28 +5,11 @@
 
 #include "kernels/cuda/attn_decode_queries.cuh"
 
-template <class Store> PKV_DEV bool pkv__is_special(uint32_t bits)
-{
-    return (bits & Store::SPECIAL) == Store::SPECIAL;
-}
-template <class Store> PKV_DEV uint32_t pkv__without_specials(uint32_t word)
-{
-    PKV_UNROLL
-    for (int32_t at = 0; at < 32; at += Store::BITS)
-        if (pkv__is_special<Store>(word >> at)) word &= ~(((1u << Store::BITS) - 1) << at);
-    return word;
-}
-
 /* A lane's piece j of a tile without what is not finite. */
 template <class Shape> PKV_DEV uint4 pkv__finite_piece(unsigned char *place, int32_t j)
 {
-    using Store = typename Shape::Store;
-    uint4 piece = pkv_ldv<uint4>(Shape::Tile::down(place, j));
-    piece.x = pkv__without_specials<Store>(piece.x);
-    piece.y = pkv__without_specials<Store>(piece.y);
-    piece.z = pkv__without_specials<Store>(piece.z);
-    piece.w = pkv__without_specials<Store>(piece.w);
-    return piece;
+    const uint4 piece = pkv_ldv<uint4>(Shape::Tile::down(place, j));
+    return pkv__without_specials<typename Shape::Store>(piece);
 }
 template <class Shape> PKV_DEV bool pkv__has_specials(unsigned char *place)
 {

@@ -14,8 +14,8 @@
 template <class Store, bool CODES = Store::IS_CODES> struct pkv__factors {
 };
 template <class Store> struct pkv__factors<Store, true> {
-    pkv__numbers
-        way; /* under way: of key lane % 16 of the tile issued last, of V from lane 16 on */
+    /* Under way: those of key lane % 16 of the tile issued last, of V from lane 16 on. */
+    pkv__numbers way;
 };
 
 template <class Store> PKV_DEV void pkv__clear_factors(pkv__factors<Store> &f)

@@ -12,7 +12,7 @@
  *   K   16 tokens x 16 slots   k_dim(frag, slot): which dim of the step a slot of the sum is. q as
  *                              the B operand follows: b0 slots 2t, 2t+1, b1 slots 2t+8, 2t+9
  *   V^T 16 rows x 16 tokens    v_dim(frag, row): which dim of the step a row of the result is:
- * d[0], d[1] row g, d[2], d[3] row g + 8
+ *                              d[0], d[1] row g, d[2], d[3] row g + 8
  *
  * An element that has all bits of SPECIAL is not finite, value() of it is what it means; SPECIAL 0:
  * there are none.
@@ -112,5 +112,33 @@ using pkv_kv_e4m3 = pkv_kv_codes<pkv_codes_e4m3, 8>;
 using pkv_kv_e5m2 = pkv_kv_codes<pkv_codes_e5m2, 8>;
 using pkv_kv_int8 = pkv_kv_codes<pkv_codes_i8, 8>;
 using pkv_kv_int4 = pkv_kv_codes<pkv_codes_u4, 4>;
+
+/* The 16-bit type that stores what the tensor cores multiply. */
+template <class Product> struct pkv__kv_of {
+    using type = pkv_kv_f16;
+};
+template <> struct pkv__kv_of<__nv_bfloat16> {
+    using type = pkv_kv_bf16;
+};
+template <class Product> using pkv_kv_of = typename pkv__kv_of<Product>::type;
+
+/* Is the lowest element of a word infinite or NaN? */
+template <class Store> PKV_DEV bool pkv__is_special(uint32_t bits)
+{
+    return (bits & Store::SPECIAL) == Store::SPECIAL;
+}
+/* A word of elements, with zeros for those. */
+template <class Store> PKV_DEV uint32_t pkv__without_specials(uint32_t word)
+{
+    PKV_UNROLL
+    for (int32_t at = 0; at < 32; at += Store::BITS)
+        if (pkv__is_special<Store>(word >> at)) word &= ~(((1u << Store::BITS) - 1) << at);
+    return word;
+}
+template <class Store> PKV_DEV uint4 pkv__without_specials(uint4 piece)
+{
+    return make_uint4(pkv__without_specials<Store>(piece.x), pkv__without_specials<Store>(piece.y),
+                      pkv__without_specials<Store>(piece.z), pkv__without_specials<Store>(piece.w));
+}
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef PKV_ATTN_MLA_LOAD_CUH
 #define PKV_ATTN_MLA_LOAD_CUH
 
-#include "kernels/cuda/attn_codes.cuh"
+#include "kernels/cuda/attn_codes_scales.cuh"
 #include "kernels/cuda/attn_mla.cuh"
 
 /* ---------------------------------------------------------------- queries */
@@ -183,12 +183,10 @@ PKV_DEV void mla_issue(const struct pkv__cuda_mla &c, mla_shared *s, int32_t til
     }
     pkv_cp_commit();
     if constexpr (Store::IS_CODES) {
-        const pkv_scales &scales = k.scales;
         ahead->scale = lives ? 1.f : 0.f;
-        if (lives && scales.data && pkv_warp() < c.attn.k.n_heads)
+        if (lives && pkv_warp() < k.n_heads)
             ahead->scale =
-                pkv_ldv_const<float>(scales.data + block * scales.block_stride +
-                                     token * scales.token_stride + pkv_warp() * scales.head_stride);
+                pkv__load_number(k.scales, pkv_warp(), (int32_t)block, (int32_t)token, 1);
     }
     ahead->id = mla_fetch_id(c, item, tile + 1);
 }

@@ -277,17 +277,11 @@ PKV_DEV void mla_add_scaled(const mla_shared *s, int32_t lane, int32_t m, int32_
 }
 
 /* ---------------------------------------------------------------- what is not finite */
-PKV_DEV bool mla_is_special(bool bf16, uint32_t bits)
-{
-    const uint32_t exponent = bf16 ? 0x7f80u : 0x7c00u;
-    return (bits & exponent) == exponent;
-}
 /* What an element adds to rows that see it: nothing, or itself. */
 template <class Store> PKV_DEV float mla_special_of(uint32_t bits, float sign)
 {
-    if (!mla_is_special(Store::IS_BF16, bits & 0xffffu)) return 0;
-    const float2 two = pkv_unpack2<typename Store::product>(bits & 0xffffu);
-    return two.x * sign;
+    using Kv = pkv_kv_of<typename Store::product>;
+    return pkv__is_special<Kv>(bits) ? Kv::value(bits) * sign : 0;
 }
 
 /* NaN and infinities of the tile join O of those queries that see their key, whatever their weight

@@ -8,6 +8,7 @@
 #ifndef PKV_ATTN_PREFILL_TILES_CUH
 #define PKV_ATTN_PREFILL_TILES_CUH
 
+#include "kernels/cuda/attn_codes_scales.cuh"
 #include "kernels/cuda/attn_prefill_queries.cuh"
 
 /* What a lane has of the tile to come. */
@@ -51,14 +52,6 @@ PKV_DEV void pkv__prefill_copy(const pkv__prefill_work &w, const pkv__prefill_so
     else pkv__copy_rows<Store, Shape, RAGGED>(to, view, rows, id, src.place.at, seen);
 }
 
-PKV_DEV float pkv__prefill_scale_at(const pkv_scales &s, float absent, int32_t id, int32_t token,
-                                    int32_t head)
-{
-    if (!s.data) return absent;
-    return pkv_ldv_const<float>(s.data + id * s.block_stride + token * s.token_stride +
-                                head * s.head_stride);
-}
-
 /* Begin to copy the tile whose ids were fetched last. Bit r of seen: key r of the warp's is read.
  */
 template <class S>
@@ -79,8 +72,8 @@ PKV_DEV void pkv__prefill_load(const struct pkv__cuda_attn &a, const pkv__prefil
         if (!mine) return;
         const pkv_scales &scales = of_v ? a.v.scales : a.k.scales;
         const pkv_scales &zeros = of_v ? a.v.zeros : a.k.zeros;
-        src.scale = unit * pkv__prefill_scale_at(scales, 1.f, id, src.place.at, w.kv_head);
-        src.zero = pkv__prefill_scale_at(zeros, 0.f, id, src.place.at, w.kv_head);
+        src.scale = unit * pkv__load_number(scales, w.kv_head, id, src.place.at, 1.f);
+        src.zero = pkv__load_number(zeros, w.kv_head, id, src.place.at, 0.f);
     }
 }
 

@@ -111,21 +111,10 @@ PKV_DEV void pkv__prefill_add_values(pkv__prefill_state<S> &st, const float (&s)
 }
 
 /* ---------------------------------------------------------------- V that is not finite */
-template <class T> constexpr uint32_t PKV_SPECIAL = pkv_kv_bf16::SPECIAL;
-template <> constexpr uint32_t PKV_SPECIAL<__half> = pkv_kv_f16::SPECIAL;
-
 /* Is one of the two infinite or NaN? */
 template <class T> PKV_DEV bool pkv__is_wild(uint32_t two)
 {
-    constexpr uint32_t ALL = PKV_SPECIAL<T>;
-    return (two & ALL) == ALL || (two >> 16 & ALL) == ALL;
-}
-template <class T> PKV_DEV uint32_t pkv__tamed(uint32_t two)
-{
-    constexpr uint32_t ALL = PKV_SPECIAL<T>;
-    if ((two & ALL) == ALL) two &= 0xffff0000u;
-    if ((two >> 16 & ALL) == ALL) two &= 0xffffu;
-    return two;
+    return pkv__is_special<pkv_kv_of<T>>(two) || pkv__is_special<pkv_kv_of<T>>(two >> 16);
 }
 
 /* Does this thread's share of V hold something that is not finite? */
@@ -142,12 +131,8 @@ template <class S> PKV_DEV bool pkv__prefill_share_is_wild(const unsigned char *
 template <class S> PKV_DEV void pkv__prefill_tame_share(unsigned char *v)
 {
     for (int32_t at = pkv_thread() * 16; at < S::TILE_BYTES; at += PKV__PREFILL_THREADS * 16) {
-        uint4 x = pkv_ldv<uint4>(v + at);
-        x.x = pkv__tamed<typename S::T>(x.x);
-        x.y = pkv__tamed<typename S::T>(x.y);
-        x.z = pkv__tamed<typename S::T>(x.z);
-        x.w = pkv__tamed<typename S::T>(x.w);
-        pkv_stv(v + at, x);
+        const uint4 x = pkv_ldv<uint4>(v + at);
+        pkv_stv(v + at, pkv__without_specials<pkv_kv_of<typename S::T>>(x));
     }
 }
 

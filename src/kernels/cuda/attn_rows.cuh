@@ -18,10 +18,10 @@ constexpr int32_t PKV__TILE_KEYS = 16;
 
 /* ---------------------------------------------------------------- where rows lie in shared memory
  */
-/* Piece `chunk` of a row of whole 128-byte lines, exchanged within its line. */
+/* Where piece `chunk` of a row of whole 128-byte lines stands: exchanged within its line. */
 PKV_DEV int32_t pkv__swizzled(int32_t row, int32_t chunk)
 {
-    return (chunk & ~7) | ((chunk ^ row) & 7);
+    return chunk ^ (row & 7);
 }
 
 /* Rows of ROW_BYTES, at conflict-free places: the pieces that ldmatrix reads, of one column and
@@ -40,7 +40,7 @@ template <int32_t ROW_BYTES> struct pkv__tile_shape {
 
     static PKV_DEV int32_t place(int32_t row, int32_t chunk)
     {
-        return row * PITCH + (chunk ^ (row / LINE_ROWS & (WAYS - 1))) * 16;
+        return row * PITCH + pkv__swizzled(row / LINE_ROWS & (WAYS - 1), chunk) * 16;
     }
     /* From a place in a tile that lies at a multiple of 128 bytes, an even chunk or the one behind
      * it among the first two: 2 n chunks along the row. One instruction, no register. */

@@ -41,11 +41,12 @@
  *
  * Memory
  *   pkv_shared_xor(p, bits)       p in dynamic shared memory: its address with some of its last
- * seven bits exchanged. One instruction pkv_step(p, n, bytes)         p + n * bytes, in one
- * instruction: the product has 64 bits pkv_ldv<V>(p), pkv_stv(p, v)  one access of sizeof(V) = 1 ..
- * 16 bytes, aligned to it pkv_ldv_const<V>(p)           the same, from global memory that nobody
- * writes during the launch pkv_atomic_add, _or (uint32_t), _max (int32_t)   relaxed; return the old
- * value pkv_atomic_add_acq_rel(p, v)                     also orders memory, on the whole device
+ *                                 seven bits exchanged. One instruction
+ *   pkv_step(p, n, bytes)         p + n * bytes, in one instruction: the product has 64 bits
+ *   pkv_ldv<V>(p), pkv_stv(p, v)  one access of sizeof(V) = 1 .. 16 bytes, aligned to it
+ *   pkv_ldv_const<V>(p)           the same, from global memory that nobody writes during the launch
+ *   pkv_atomic_add, _or (uint32_t), _max (int32_t)   relaxed; return the old value
+ *   pkv_atomic_add_acq_rel(p, v)                     also orders memory, on the whole device
  *   pkv_atomic_inc_acq_rel(p, last)                  counts 0 .. last and then from 0 again: n
  *                                 arrivals with last = n - 1 leave 0. Who gets `last` came last,
  *                                 and sees what the others wrote before they arrived
