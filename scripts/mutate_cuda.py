@@ -37,7 +37,7 @@ import check_common as common
 
 LISTS = "tests/simt/mutants"
 BUILDS = ("plain", "race", "asan")
-COUNTING = ("counts", "prefill_counts")  # programs that the race build alone has
+COUNTING = ("counts", "mla_counts", "prefill_counts")  # programs that the race build alone has
 LIMIT_S = 240  # of one test program; a mutant that waits for ever is killed by it
 
 

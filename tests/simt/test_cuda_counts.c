@@ -159,85 +159,12 @@ static void test_tables(void **state)
     }
 }
 
-/* Shared accesses of 16 bytes of a file: wavefronts, and how few they could be. */
-static void assert_no_conflicts(const char *file, bool store)
-{
-    static simt_count counts[2000];
-    const int n = simt_counts_get(counts, 2000);
-    uint64_t units = 0, ideal = 0;
-    for (int i = 0; i < n; i++) {
-        const simt_count *c = &counts[i];
-        if (strcmp(c->file, file) != 0 || !c->is_shared || c->is_store != store) continue;
-        if (c->bytes != 16) continue;
-        units += c->units;
-        ideal += c->ideal;
-    }
-    assert_true(ideal > 0);
-    assert_int_equal(units, ideal);
-}
-
-/* 64 heads over 512 + 64 numbers of 100 keys: every key is read once, though it is K and V; tiles
- * are written and read without conflicts of banks. */
-static void test_latent(void **state)
-{
-    enum { KEYS = 100, HEADS = 64, LATENT = 512, ROPE = 64, TOKENS = 16, BLOCKS = 8 };
-    const size_t row = (LATENT + ROPE) * 2;
-    pkv_backend *be = cuda_backend(NULL, 1);
-    size_t work = 0;
-    (void)state;
-    assert_int_equal(pkv_attn_mla_workspace(be, HEADS, LATENT, ROPE, &work), PKV_OK);
-    void *workspace = device_alloc(work), *pool = device_alloc(BLOCKS * TOKENS * row);
-    char *q = device_alloc(HEADS * row), *out = device_alloc(HEADS * LATENT * 2);
-    int32_t *ids = device_alloc((BLOCKS + 1) * sizeof(int32_t));
-    device_fill(pool, 0, BLOCKS * TOKENS * row);
-    device_fill(q, 0, HEADS * row);
-    for (int32_t i = 0; i < BLOCKS; i++) ids[i] = (3 * i + 1) % BLOCKS;
-    ids[BLOCKS] = KEYS;
-    assert_device_ok(pkv_workspace_init(be, workspace, work, NULL));
-    const pkv_kv_view k = { .data = pool,
-                            .dtype = PKV_F16,
-                            .n_blocks = BLOCKS,
-                            .block_tokens = TOKENS,
-                            .n_heads = 1,
-                            .dim = LATENT,
-                            .block_stride = TOKENS * (LATENT + ROPE),
-                            .token_stride = LATENT + ROPE,
-                            .head_stride = LATENT };
-    pkv_kv_view v = k;
-    v.data = (char *)pool + LATENT * 2;
-    v.dim = ROPE;
-    const pkv_tensor3 q_latent = { q, PKV_F16, HEADS, LATENT, 1, HEADS * LATENT, LATENT };
-    const pkv_tensor3 q_rope = {
-        q + HEADS * LATENT * 2, PKV_F16, HEADS, ROPE, 1, HEADS * ROPE, ROPE
-    };
-    pkv_tensor3 o = { out, PKV_F16, HEADS, LATENT, 1, HEADS * LATENT, LATENT };
-    pkv_attn_batch batch = PKV_ATTN_BATCH_INIT;
-    const pkv_attn_opts opts = PKV_ATTN_OPTS_INIT;
-    batch.n_seqs = 1;
-    batch.table = ids;
-    batch.table_stride = BLOCKS;
-    batch.kv_len = ids + BLOCKS;
-    simt_counts_reset();
-    assert_device_ok(pkv_attn_mla_run(be, &q_latent, &q_rope, &k, &v, &batch, &opts, workspace,
-                                      work, NULL, &o, NULL));
-    assert_traffic("attn_mla_load.cuh", false, 16, (KEYS + HEADS) * row);
-    assert_traffic("attn_mla_finish.cuh", true, 16, HEADS * LATENT * 2);
-    assert_no_conflicts("attn_mla_load.cuh", true);
-    assert_no_conflicts("attn_mla_tile.cuh", false);
-    assert_no_conflicts("attn_mla_finish.cuh", false);
-    device_free(ids);
-    device_free(out);
-    device_free(q);
-    device_free(pool);
-    device_free(workspace);
-    pkv_backend_destroy(be);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_blocks), cmocka_unit_test(test_first_tokens),
-        cmocka_unit_test(test_merges),       cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_whole_blocks),
+        cmocka_unit_test(test_first_tokens),
+        cmocka_unit_test(test_merges),
         cmocka_unit_test(test_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,24 @@ PKV_DEV mla_sequence mla_sequence_of(const struct pkv__cuda_mla &c, int32_t seq,
     return q;
 }
 
+PKV_DEV void mla_put_sequence(mla_shared *s, int32_t k, const mla_sequence &q)
+{
+    mla_sequences &all = s->sequences;
+    all.begin[k] = q.begin;
+    all.row0[k] = q.row0;
+    all.q_len[k] = q.q_len;
+    all.kv_len[k] = q.kv_len;
+    all.n_items[k] = q.n_items;
+    all.tile_lo[k] = q.tile_lo;
+    all.n_tiles[k] = q.n_tiles;
+}
+PKV_DEV mla_sequence mla_get_sequence(const mla_shared *s, int32_t k)
+{
+    const mla_sequences &all = s->sequences;
+    return { all.begin[k],   all.row0[k],    all.q_len[k],  all.kv_len[k],
+             all.n_items[k], all.tile_lo[k], all.n_tiles[k] };
+}
+
 /* The cost of all items; the first block reports what is wrong with the batch. */
 PKV_DEV int64_t mla_total(const struct pkv__cuda_mla &c, mla_shared *s)
 {
@@ -188,8 +206,8 @@ template <class Store> PKV_DEV void mla_run_item(const struct pkv__cuda_mla &c, 
 template <class Store>
 PKV_DEV int32_t mla_run_sequence(const struct pkv__cuda_mla &c, mla_shared *s, int32_t k)
 {
-    for (int32_t i = mla_first_item(s, s->sequence[k]);; i++) {
-        const mla_sequence &q = s->sequence[k];
+    for (int32_t i = mla_first_item(s, mla_get_sequence(s, k));; i++) {
+        const mla_sequence q = mla_get_sequence(s, k);
         if (i >= q.n_items) break;
         const int64_t at = q.begin + i * pkv__item_cost(q.n_tiles);
         if (at >= s->span_hi) break;
@@ -216,7 +234,7 @@ PKV_DEV int64_t mla_fetch_sequences(const struct pkv__cuda_mla &c, mla_shared *s
     mla_sequence q = mla_sequence_of(c, first + pkv_thread(), cut);
     q.begin =
         s->begin + pkv__scan<MLA_THREADS>(q.n_items * pkv__item_cost(q.n_tiles), &chunk, &s->scan);
-    s->sequence[pkv_thread()] = q;
+    mla_put_sequence(s, pkv_thread(), q);
     pkv_syncthreads();
     if (pkv_thread() == 0) {
         s->begin += chunk;
@@ -236,7 +254,7 @@ template <class Store> PKV_GLOBAL(MLA_THREADS, 1) mla_kernel(const struct pkv__c
     if (pkv_block() >= line.n_ctas) return;
     if (pkv_warp() == 0) {
         const int32_t column = 16 * pkv_lane();
-        s->places[pkv_lane()] = mla_places_of<Store>(c);
+        mla_set_places<Store>(c, &s->places);
         s->p_copy[pkv_lane()] =
             c.n_p_copies > 1 && column < c.n_columns ? pkv__quotient(column, c.by_part_pitch) : 0;
     }
@@ -249,7 +267,7 @@ template <class Store> PKV_GLOBAL(MLA_THREADS, 1) mla_kernel(const struct pkv__c
     while (s->first_seq < c.attn.batch.n_seqs && s->begin < s->span_hi) {
         if (mla_fetch_sequences(c, s) <= s->span_lo) continue;
         for (int32_t k = 0; k < MLA_THREADS; k++) {
-            const mla_sequence &q = s->sequence[k];
+            const mla_sequence q = mla_get_sequence(s, k);
             const int64_t end = q.begin + q.n_items * pkv__item_cost(q.n_tiles);
             if (q.n_items > 0 && end > s->span_lo && q.begin < s->span_hi)
                 k = mla_run_sequence<Store>(c, s, k);

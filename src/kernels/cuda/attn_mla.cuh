@@ -76,11 +76,17 @@ struct mla_item {
     const int32_t *ids; /* NULL: contiguous */
 };
 
-/* A lane's chunks of each row: `lane` and `lane + 32`, of codes the first alone. */
+/* A lane's chunks of each row: `lane` and `lane + 32`, of codes the first alone. Likewise of
+ * sequences: an array per field, so that lanes, or threads, beside each other fill all banks. */
 struct mla_places {
-    int64_t at[2];    /* bytes from the token's row on */
-    int32_t bytes[2]; /* that exist of 16, the others are zeros; -1: nobody looks at it */
-    int32_t q[2];     /* first element of q, and of out, of these chunks; -1: there are zeros */
+    int64_t at[2][32];    /* bytes from the token's row on */
+    int32_t bytes[2][32]; /* that exist of 16, the others are zeros; -1: nobody looks at it */
+    int32_t q[2][32];     /* first element of q, and of out, of these chunks; -1: there are zeros */
+};
+struct mla_sequences {
+    int64_t begin[MLA_THREADS];
+    int32_t row0[MLA_THREADS], q_len[MLA_THREADS], kv_len[MLA_THREADS];
+    int32_t n_items[MLA_THREADS], tile_lo[MLA_THREADS], n_tiles[MLA_THREADS];
 };
 
 /* Shared memory; registers are for O. Rings have two tiles. Codes: latent[0] is the tile as f16,
@@ -114,9 +120,9 @@ struct mla_shared {
     int32_t next_row, split; /* of attn_batch.cuh; whether items are shared */
     pkv__sight sight;
     /* Worked out once. In registers they would be spilled. */
-    mla_places places[32];                /* of each lane, the same in every warp */
+    mla_places places;                    /* the same in every warp */
     int32_t p_copy[PKV__MLA_LATENT / 16]; /* that a group of columns takes */
-    mla_sequence sequence[MLA_THREADS];
+    mla_sequences sequences;
     pkv__scan_space<MLA_THREADS> scan;
     alignas(128) unsigned char p[MLA_P_COPY];
 };

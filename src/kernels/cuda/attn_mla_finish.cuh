@@ -148,7 +148,7 @@ PKV_DEV void mla_write_out(const struct pkv__cuda_mla &c, mla_shared *s, float o
             }
         }
     pkv_syncthreads();
-    const mla_places &places = s->places[lane];
+    const int32_t first[2] = { s->places.q[0][lane], s->places.q[1][lane] };
     const pkv_tensor3 &out = c.attn.out;
     for (int32_t i = pkv_warp(); i < item.n_queries; i += MLA_WARPS) {
         const int32_t at = item.first_query + i, row = pkv__quotient(at, c.by_heads);
@@ -157,8 +157,8 @@ PKV_DEV void mla_write_out(const struct pkv__cuda_mla &c, mla_shared *s, float o
                                  (at - row * out.n_heads) * out.head_stride);
         PKV_UNROLL
         for (int32_t h = 0; h < 2; h++)
-            if (places.q[h] >= 0 && 8 * (lane + 32 * h) < c.n_columns)
-                pkv_stv(to + 2 * places.q[h],
+            if (first[h] >= 0 && 8 * (lane + 32 * h) < c.n_columns)
+                pkv_stv(to + 2 * first[h],
                         pkv_ldv<uint4>(s->q_latent + mla_at(i, MLA_LATENT_BYTES, lane + 32 * h)));
     }
     pkv_syncthreads();

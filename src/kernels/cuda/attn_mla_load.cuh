@@ -50,7 +50,7 @@ template <class Store> PKV_DEV void mla_load_queries(const struct pkv__cuda_mla 
     const bool bf16 = c.attn.q.dtype == PKV_BF16, rope_bf16 = c.attn.v.dtype == PKV_BF16;
     const bool to_f16 = bf16 && !Store::IS_BF16;
     const int32_t lane = mla_fresh_lane(), n_rows = 16 * mla_m_tiles(item);
-    const mla_places &places = s->places[lane];
+    const int32_t first[2] = { s->places.q[0][lane], s->places.q[1][lane] };
     for (int32_t i = pkv_warp(); i < n_rows; i += MLA_WARPS) {
         const bool exists = i < item.n_queries;
         const int32_t query = item.first_query + (exists ? i : 0);
@@ -61,7 +61,7 @@ template <class Store> PKV_DEV void mla_load_queries(const struct pkv__cuda_mla 
         uint4 x[2] = { none, none }, r[1] = { none };
         PKV_UNROLL
         for (int32_t h = 0; h < 2; h++)
-            if (exists && places.q[h] >= 0) x[h] = pkv_ldv_const<uint4>(latent + 2 * places.q[h]);
+            if (exists && first[h] >= 0) x[h] = pkv_ldv_const<uint4>(latent + 2 * first[h]);
         if (exists && 8 * lane < c.q_rope.dim) r[0] = pkv_ldv_const<uint4>(rope + 16 * lane);
         const float a =
             mla_put_row<2>(s->q_latent, lane, i, MLA_LATENT_BYTES, x, c.n_columns / 8, to_f16);
@@ -94,23 +94,25 @@ PKV_DEV void mla_look(const struct pkv__cuda_mla &c, mla_shared *s, int32_t tile
 
 /* ---------------------------------------------------------------- keys */
 template <class Store> constexpr int32_t MLA_CHUNKS = Store::IS_CODES ? 1 : 2;
-template <class Store> PKV_DEV mla_places mla_places_of(const struct pkv__cuda_mla &c)
+/* Worked out by a warp. */
+template <class Store>
+PKV_DEV void mla_set_places(const struct pkv__cuda_mla &c, mla_places *places)
 {
     const pkv_kv_view &k = c.attn.k;
+    const int32_t lane = pkv_lane();
     const int32_t bits = !Store::IS_CODES ? 16 : k.dtype == PKV_U4 ? 4 : 8;
     const int32_t elements = 128 / bits; /* of a chunk */
-    mla_places places;
     PKV_UNROLL
     for (int32_t i = 0; i < 2; i++) {
-        const int32_t column = elements * (pkv_lane() + 32 * i);
+        const int32_t column = elements * (lane + 32 * i);
         const int32_t part = pkv__quotient(column, c.by_part_pitch);
         const int32_t d = column - part * c.part_pitch, left = k.dim - d;
         const int32_t there = part >= k.n_heads || left < 0 ? 0 : left < elements ? left : elements;
-        places.at[i] = (part * k.head_stride + d) * bits / 8;
-        places.q[i] = mla_q_element(c, pkv_lane() + 32 * i);
-        places.bytes[i] = column < c.n_columns && i < MLA_CHUNKS<Store> ? there * bits / 8 : -1;
+        places->at[i][lane] = (part * k.head_stride + d) * bits / 8;
+        places->q[i][lane] = mla_q_element(c, lane + 32 * i);
+        places->bytes[i][lane] =
+            column < c.n_columns && i < MLA_CHUNKS<Store> ? there * bits / 8 : -1;
     }
-    return places;
 }
 
 /* What a lane, which stands for a key of the tile, has fetched ahead of its use. */
@@ -142,7 +144,7 @@ PKV_DEV void mla_issue(const struct pkv__cuda_mla &c, mla_shared *s, int32_t til
                        int32_t buffer, mla_ahead *ahead)
 {
     const mla_item &item = s->item;
-    const mla_places places = s->places[pkv_lane()];
+    const mla_places &places = s->places;
     const pkv_kv_view &k = c.attn.k, &v = c.attn.v;
     const int32_t lane = mla_fresh_lane(), key = tile * MLA_KEYS + lane;
     const uint32_t live = s->any[buffer][0] | s->any[buffer][1];
@@ -155,6 +157,13 @@ PKV_DEV void mla_issue(const struct pkv__cuda_mla &c, mla_shared *s, int32_t til
     const int64_t rope_at = 2 * (block * v.block_stride + token * v.token_stride);
     const unsigned char *latent = static_cast<const unsigned char *>(k.data);
     const unsigned char *rope = static_cast<const unsigned char *>(v.data);
+    int64_t at[MLA_CHUNKS<Store>];
+    int32_t bytes[MLA_CHUNKS<Store>];
+    PKV_UNROLL
+    for (int32_t h = 0; h < MLA_CHUNKS<Store>; h++) {
+        at[h] = places.at[h][pkv_lane()];
+        bytes[h] = places.bytes[h][pkv_lane()];
+    }
     PKV_UNROLL
     for (int32_t i = 0; i < MLA_ROWS_PER_WARP; i++) {
         const int32_t row = MLA_ROWS_PER_WARP * pkv_warp() + i;
@@ -162,15 +171,15 @@ PKV_DEV void mla_issue(const struct pkv__cuda_mla &c, mla_shared *s, int32_t til
         const bool there = live >> row & 1u;
         if constexpr (Store::IS_CODES) {
             unsigned char *to = s->latent[1] + stage * (MLA_KEYS * MLA_CODE_BYTES);
-            if (places.bytes[0] >= 0)
-                pkv_cp_async16(to + row * MLA_CODE_BYTES + 16 * lane, from + places.at[0],
-                               there ? places.bytes[0] : 0);
+            if (bytes[0] >= 0)
+                pkv_cp_async16(to + row * MLA_CODE_BYTES + 16 * lane, from + at[0],
+                               there ? bytes[0] : 0);
         } else {
             PKV_UNROLL
             for (int32_t h = 0; h < 2; h++)
-                if (places.bytes[h] >= 0)
+                if (bytes[h] >= 0)
                     pkv_cp_async16(s->latent[stage] + mla_at(row, MLA_LATENT_BYTES, lane + 32 * h),
-                                   from + places.at[h], there ? places.bytes[h] : 0);
+                                   from + at[h], there ? bytes[h] : 0);
         }
     }
     PKV_UNROLL
