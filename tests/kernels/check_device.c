@@ -12,7 +12,8 @@
 pkv_status check_supported(struct check *c, pkv_status status)
 {
     if (status == PKV_E_UNSUPPORTED && check_on_device(c))
-        check_stop(c, c->log[0] ? c->log : "unsupported, without a reason");
+        check_stop(c, c->log[0] ? c->log
+                                : "no line in the log; on a GPU: it does not reach this memory");
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* check_gpu: options and stages. See --help. Exit: 0 nothing is wrong (goals may be missed), 1 a
- * wrong result, 2 unusable arguments, 77 no GPU. */
+ * wrong result or a device that fails, 2 unusable arguments or a JSON that cannot be written, 77 no
+ * GPU. */
 #include "check_gpu.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ bool gpu_measure(struct gpu *g, struct gpu_result *r, pkv_status (*fn)(void *ctx
     r->min_us = us[0] / calls;
     r->median_us = us[r->n_runs / 2] / calls;
     r->unit = unit;
-    r->rate = work / r->median_us * (strcmp(unit, "GB/s") == 0 ? 1e-3 : 1e-6);
+    if (r->median_us > 0) r->rate = work / r->median_us * (strcmp(unit, "GB/s") == 0 ? 1e-3 : 1e-6);
     return true;
 }
 
@@ -136,8 +137,8 @@ static int open_device(struct gpu *g)
     pkv_cuda_config cfg = PKV_CUDA_CONFIG_INIT;
     cfg.log = (pkv_logger){ keep_log, g };
     if (!gpu_open(&g->about, why, sizeof(why))) {
-        printf("SKIPPED no GPU: %s\n", why);
-        return 77;
+        printf(g->about.is_absent ? "SKIPPED no GPU: %s\n" : "FAILED the device: %s\n", why);
+        return g->about.is_absent ? 77 : 1;
     }
     if (g->about.is_emulated != g->dry_run) {
         printf(g->dry_run ? "--dry-run is for the program that is linked with the emulator\n"
@@ -151,8 +152,10 @@ static int open_device(struct gpu *g)
     g->pool_bytes = g->about.free_bytes / 10 * 6 / 4096 * 4096;
     if (g->pool_bytes > (size_t)44 << 30) g->pool_bytes = (size_t)44 << 30;
     g->pool = gpu_alloc(g->pool_bytes);
-    if (g->pool && fill_pool(g) && gpu_wait(why, sizeof(why))) return 0;
-    printf("FAILED no memory for %zu bytes of K and V\n", g->pool_bytes);
+    if (!g->pool || !fill_pool(g))
+        printf("FAILED no memory for %zu bytes of K and V\n", g->pool_bytes);
+    else if (!gpu_wait(why, sizeof(why))) printf("FAILED the device: %s\n", why);
+    else return 0;
     return 1;
 }
 
@@ -168,14 +171,15 @@ static bool is_wanted(const struct gpu *g, const char *name)
 static bool keep_results(const struct gpu *g)
 {
     if (gpu_write_json(g)) return true;
-    fprintf(stderr, "%s: %s\n", g->json_path, strerror(errno));
+    fprintf(stderr, "cannot write '%s': %s\n", g->json_path, strerror(errno));
     return false;
 }
 
 static int run_stages(struct gpu *g)
 {
     int wrong = 0;
-    if (!keep_results(g)) return 2; /* before minutes are spent on them */
+    bool kept = keep_results(g);
+    if (!kept) return 2; /* before minutes are spent on them */
     for (int i = 0; i < N_STAGES; i++) {
         if (!is_wanted(g, stages[i].name)) continue;
         const double begin = gpu_now();
@@ -188,11 +192,11 @@ static int run_stages(struct gpu *g)
                      "the first: %s", g->dropped);
         printf("stage %s: %.1f s\n", g->stage, gpu_now() - begin);
         fflush(stdout);
-        (void)keep_results(g);
+        kept = keep_results(g);
     }
     gpu_print_table(g);
     for (int i = 0; i < g->n_results; i++) wrong += g->results[i].verdict == GPU_WRONG;
-    return wrong > 0;
+    return wrong > 0 ? 1 : kept ? 0 : 2;
 }
 
 static void usage(FILE *f, const char *program)
@@ -206,8 +210,8 @@ static void usage(FILE *f, const char *program)
         fprintf(f, "  %-12s %3.0f s at most: %s\n", stages[i].name, stages[i].seconds,
                 stages[i].what);
     fprintf(f, "--dry-run: small, on the emulated GPU that the program is linked with instead.\n"
-               "Exit: 0 nothing is wrong (goals may be missed), 1 a wrong result, 2 unusable "
-               "arguments, 77 no GPU.\n");
+               "Exit: 0 nothing is wrong (goals may be missed), 1 a wrong result or a device that "
+               "fails, 2 unusable arguments or a JSON that cannot be written, 77 no GPU.\n");
 }
 
 static bool stages_known(const struct gpu *g)
@@ -221,6 +225,15 @@ static bool stages_known(const struct gpu *g)
     return true;
 }
 
+/* A whole number below 2^64. */
+static bool parse_seed(const char *text, uint64_t *seed)
+{
+    char *end = NULL;
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+}
+
 /* -1: go on. */
 static int parse(int argc, char **argv, struct gpu *g)
 {
@@ -229,18 +242,16 @@ static int parse(int argc, char **argv, struct gpu *g)
         { "dry-run", 0, NULL, 'd' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
     };
     const char *odd = NULL; /* what is not understood */
-    char *end = NULL;
     for (int opt; (opt = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (opt == 's') g->stages = optarg;
         if (opt == 'j') g->json_path = optarg;
-        if (opt == 'r') g->seed = strtoull(optarg, &end, 10);
         if (opt == 'd') g->dry_run = true;
         if (opt == 'h') {
             usage(stdout, argv[0]);
             return 0;
         }
         if (opt == '?') return 2;
-        if (opt == 'r' && (end == optarg || *end)) odd = optarg;
+        if (opt == 'r' && !parse_seed(optarg, &g->seed)) odd = optarg;
     }
     if (optind < argc) odd = argv[optind];
     if (!odd && !stages_known(g)) odd = g->stages;

@@ -11,7 +11,7 @@ program=$here/check_gpu
 [ -x "$program" ] || { echo "check_gpu.sh: $program is not built (./dev cuda)" >&2; exit 2; }
 rc=0
 "$program" --json check_gpu.json "$@" || rc=$?
-[ $rc = 77 ] && exit 77
+case $rc in 2 | 77) exit $rc ;; esac
 
 # Six small cases: the emulator says that kernels are free of races; these tools look for themselves.
 cases="attention.ragged.f16 attention.prefill.bf16 attention.ragged.e4m3 kv_write.scatter.bf16 states_merge.lone.f16 blocks_copy.copies"

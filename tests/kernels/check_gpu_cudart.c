@@ -49,6 +49,8 @@ bool gpu_open(struct gpu_about *about, char *why, size_t why_bytes)
     if (error == cudaSuccess) error = cudaEventCreate(&stopped);
     if (error != cudaSuccess) {
         snprintf(why, why_bytes, "%s", cudaGetErrorString(error));
+        about->is_absent = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
+                           error == cudaErrorStubLibrary;
         return false;
     }
     snprintf(about->device, sizeof(about->device), "%.*s", (int)sizeof(about->device) - 1,

@@ -17,6 +17,7 @@ struct gpu_about {
     int32_t sm, n_sms; /* 90: compute capability 9.0 */
     size_t memory_bytes, free_bytes, l2_bytes;
     bool is_emulated;
+    bool is_absent;             /* if there is no device: that is all that is wrong */
     bool reads_all_host_memory; /* pages of the process need not be registered */
 };
 

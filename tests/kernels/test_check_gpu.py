@@ -7,6 +7,8 @@ usage: test_check_gpu.py PROGRAM DRY_PROGRAM
 import json
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,11 @@ PROGRAM, DRY = (pathlib.Path(arg).resolve() for arg in sys.argv[1:3])
 def run(*args, program=PROGRAM, **env):
     done = subprocess.run([program, *args], capture_output=True, text=True, env={**os.environ, **env}, timeout=100)
     return done.returncode, done.stdout, done.stderr
+
+
+def small_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
 def results(*args, **more):
@@ -42,7 +49,8 @@ def near(value, wanted, what):
 
 
 def test_command_lines():
-    for args in (("--stage", "nonsense"), ("--stage", "moves,"), ("--seed", "x"), ("stray",), ("--frobnicate",)):
+    for args in (("--stage", "nonsense"), ("--stage", "moves,"), ("--seed", "x"), ("--seed", "-1"), ("--seed", " 1"),
+                 ("--seed", "18446744073709551616"), ("stray",), ("--frobnicate",)):
         code, _, err = run(*args)
         expect(code == 2 and args[-1].lstrip("-") in err, f"{args}: exit {code}: {err}")
     code, out, err = run("--stage", "ceilings", "--json", "/nonexistent/x.json")
@@ -54,8 +62,26 @@ def test_command_lines():
 
 
 def test_no_device():
-    code, out, _ = run(FAKE_FAILS="cudaGetDevice")
+    code, out, _ = run(FAKE_ABSENT="1")
     expect(code == 77 and "no GPU: a planted error" in out, f"exit {code}: {out}")
+
+
+def test_no_use_of_the_device():
+    """One that is there and fails is no skip; memory and errors are told apart."""
+    for env, words in (({"FAKE_FAILS": "cudaGetDevice"}, "the device: a planted error"),
+                       ({"FAKE_FAILS": "cudaMemcpyAsync"}, "the device: a planted error"),
+                       ({"FAKE_FULL": str(1 << 20)}, "no memory for 150994944 bytes")):
+        code, out, _ = run(**env)
+        expect(code == 1 and words in out, f"{env}: exit {code}: {out}")
+
+
+def test_full_disk():
+    """Results that cannot be kept, the first ones could, are no success."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([PROGRAM, "--stage", "ceilings", "--json", f"{folder}/r.json"], capture_output=True,
+                              text=True, timeout=100, preexec_fn=small_files)
+    expect(done.returncode == 2 and "cannot write" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+    expect("copy, read and written bytes" in done.stdout, done.stdout)
 
 
 def test_ceilings():
@@ -116,6 +142,7 @@ def test_address_space():
     name = "kv_write.far_rows"
     code, out, _ = run("--check-kernels", "--case", name, "--seed", "0", PKV_ISA="cuda")
     expect(code == 0 and out.splitlines()[-1] == "0 passed, 0 failed, 1 skipped", f"exit {code}: {out}")
+    expect("it does not reach this memory" in out, out)
     out = run("--check-kernels", "--case", "blocks_copy", "--seed", "0", "--verbose", PKV_ISA="cuda")[1]
     skipped = [line.split(" ")[0] for line in out.splitlines() if "(skipped)" in line]
     expect("blocks_copy.far" in skipped, f"{skipped}")

@@ -23,7 +23,7 @@ static cudaError_t answer(cudaError_t error)
     return error;
 }
 
-/* An environment variable that names a function makes it fail. */
+/* An environment variable that names a function makes it fail; FAKE_ABSENT: there is no device. */
 static cudaError_t unless_told(const char *name)
 {
     const char *told = getenv("FAKE_FAILS");
@@ -53,7 +53,7 @@ const char *cudaGetErrorString(cudaError_t error)
 cudaError_t cudaGetDevice(int *device)
 {
     *device = 0;
-    return unless_told("cudaGetDevice");
+    return getenv("FAKE_ABSENT") ? answer(cudaErrorNoDevice) : unless_told("cudaGetDevice");
 }
 cudaError_t cudaSetDevice(int device)
 {
@@ -98,7 +98,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    *p = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    const bool full = getenv("FAKE_FULL") && bytes > strtoull(getenv("FAKE_FULL"), NULL, 10);
+    *p = full ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
     return answer(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void *p)
