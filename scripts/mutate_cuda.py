@@ -8,7 +8,7 @@ in the file, \\n is a line's end. `run check CASE[:TYPE] ...` are cases of check
 
 Each is applied to a copy of src/kernels; the unit alone is compiled against it, as the build folder
 compiles it but for -O1, and linked in front of the library of the other units. Then tests run until
-one fails, in the plain build, then with the race detector, then with AddressSanitizer: the mutant is
+one fails, in the plain build, then with AddressSanitizer, then with the race detector: the mutant is
 killed. One that survives is a missing test, or is argued to change nothing, and then has to survive.
 Those come last, for all tests see them. PKV_UNIT tells tests which unit it is, so that those of many
 units need not run all.
@@ -36,7 +36,7 @@ from typing import NamedTuple
 import check_common as common
 
 LISTS = "tests/simt/mutants"
-BUILDS = ("plain", "race", "asan")
+BUILDS = ("plain", "asan", "race")  # cheapest first
 COUNTING = ("counts", "mla_counts", "prefill_counts")  # programs that the race build alone has
 LIMIT_S = 240  # of one test program; a mutant that waits for ever is killed by it
 
@@ -212,7 +212,7 @@ def judge(mutant, by):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build-simt", help="build folder (build-simt)")
-    parser.add_argument("--builds", default=",".join(BUILDS), help="which of plain, race, asan")
+    parser.add_argument("--builds", default=",".join(BUILDS), help="which of plain, asan, race")
     parser.add_argument("--only", default="", help="mutants whose name, file or list contains this")
     parser.add_argument("--lists", default="", help="which lists: decode,codes (all)")
     parser.add_argument("--again", help="mutants that this output of an earlier run does not call killed")

@@ -41,6 +41,46 @@ static void test_one_large(void **state)
         }
 }
 
+/* The last of a warp's two tiles has a larger scale than the first one: sums and zero points go
+ * over to its unit. In the walk of plain items; under a cap, in the other. */
+static void test_growing(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 4 * 16 + 11 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int way = 0; way < 6; way++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            *scale_of(&p, &p.v.scales, 4 * 16 + 5 * (way % 3)) *= way % 3 ? 0x1p4f : 0x1p20f;
+            p.opts.softcap = way < 3 ? 0.f : 30.f;
+            cuda_run_right(be, &p);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* The other way round, and far enough for sums to overflow: units do not shrink. */
+static void test_shrinking(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 4 * 16 + 11 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int way = 0; way < 2; way++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 8);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            for (int32_t j = 0; j < seq.kv_len; j++)
+                *scale_of(&p, &p.v.scales, j) *= j < 64 ? 1 : 0x1p-125f;
+            p.opts.softcap = way == 0 ? 0.f : 30.f;
+            cuda_run_right(be, &p);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
 /* With all scales of V times 2^k the output is, too, down to where scales are subnormal. */
 static void test_all_scaled(void **state)
 {
@@ -104,6 +144,63 @@ static void test_small_queries(void **state)
         }
 }
 
+/* Queries of two heads that share a row, one of them far smaller: each has a power of two of its
+ * own. In the walk of plain items; under a cap, in the other. */
+static void test_query_sizes(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 37 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int way = 0; way < 4; way++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            cuda_build(&p, &shape, &seq, 1, 0);
+            for (int32_t e = way % 2 * DIM, end = e + DIM; e < end; e++)
+                oracle_store(PKV_BF16, p.q.data, e, ldexp(oracle_load(PKV_BF16, p.q.data, e), -20));
+            p.opts.softcap = way < 2 ? 0.f : 30.f;
+            cuda_run_right(be, &p);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* The same numbers elsewhere, `step` apart. */
+static void move_numbers(struct cuda_problem *p, pkv_scales *s, int32_t step)
+{
+    const pkv_scales from = *s;
+    if (!from.data) return;
+    s->token_stride = step;
+    s->block_stride = 16 * step + 3;
+    s->data = cuda_take(p, (size_t)(p->k.n_blocks * s->block_stride) * sizeof(float));
+    for (int32_t b = 0; b < p->k.n_blocks; b++)
+        for (int32_t j = 0; j < 16; j++)
+            s->data[b * s->block_stride + j * step] =
+                from.data[b * from.block_stride + j * from.token_stride];
+}
+
+/* Scales and zero points each by steps of their own, or those of K and V alike. */
+static void test_steps(void **state)
+{
+    static const struct cuda_seq seqs[] = { { 1, 1, 37 }, { 2, 1, 50 } };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int way = 1; way < 16; way++) {
+            const struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            if (way >= 4 && code_types[i] != PKV_U4) break;
+            cuda_build(&p, &shape, seqs, 2, 0);
+            if (way & 1) move_numbers(&p, &p.v.scales, 2);
+            if (way & 2) move_numbers(&p, &p.k.scales, 2);
+            if (way & 4) move_numbers(&p, &p.v.zeros, 3);
+            if (way & 8) move_numbers(&p, &p.k.zeros, 3);
+            cuda_run_right(be, &p);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
 /* Rows that end within 16 bytes, or behind some; what lies behind them is NaN, where there is one.
  */
 static void test_dims(void **state)
@@ -117,6 +214,38 @@ static void test_dims(void **state)
             pkv_backend *be = cuda_backend(NULL, 1);
             shape.dim = dim;
             cuda_build(&p, &shape, seqs, 2, (cuda_layout)dim / 8);
+            cuda_run_right(be, &p);
+            cuda_free(&p);
+            pkv_backend_destroy(be);
+        }
+}
+
+/* A store that ends where the last key's row does, within 16 bytes. */
+static void cut_behind(struct cuda_problem *p, pkv_kv_view *view, int32_t key)
+{
+    const int32_t entry = key / view->block_tokens, token = key % view->block_tokens;
+    const int64_t at = p->table[entry] * view->block_stride + token * view->token_stride;
+    const size_t bytes = (size_t)oracle_span(view->dtype, at + view->dim);
+    void *const data = cuda_take(p, bytes);
+    assert_int_equal(p->table[entry], view->n_blocks - 1);
+    memcpy(data, view->data, bytes);
+    view->data = data;
+}
+static void test_ends(void **state)
+{
+    static const struct cuda_seq seq = { 1, 1, 37 };
+    (void)state;
+    for (int i = 0; i < N_TYPES; i++)
+        for (int way = 0; way < 4; way++) {
+            struct cuda_shape shape = shape_of(code_types[i], 2);
+            struct cuda_problem p;
+            pkv_backend *be = cuda_backend(NULL, 1);
+            shape.dim = 40;
+            shape.block_tokens = way < 2 ? 16 : 5;
+            cuda_build(&p, &shape, &seq, 1, 0);
+            cut_behind(&p, &p.k, seq.kv_len - 1);
+            cut_behind(&p, &p.v, seq.kv_len - 1);
+            p.opts.softcap = way % 2 ? 30.f : 0.f;
             cuda_run_right(be, &p);
             cuda_free(&p);
             pkv_backend_destroy(be);
@@ -216,7 +345,9 @@ int main(void)
         cmocka_unit_test(test_one_large),     cmocka_unit_test(test_all_scaled),
         cmocka_unit_test(test_small_queries), cmocka_unit_test(test_dims),
         cmocka_unit_test(test_largest),       cmocka_unit_test(test_zeros_cancel),
-        cmocka_unit_test(test_confined),
+        cmocka_unit_test(test_confined),      cmocka_unit_test(test_query_sizes),
+        cmocka_unit_test(test_steps),         cmocka_unit_test(test_growing),
+        cmocka_unit_test(test_shrinking),     cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
