@@ -279,7 +279,10 @@ static void assert_sequence(const struct call *c, int32_t b, int32_t step)
                             .window_right = -1,
                             .causal = c->opts.causal,
                             .softcap = (double)c->opts.softcap,
-                            .alibi = c->opts.alibi };
+                            .alibi = c->opts.alibi,
+                            .sink = c->opts.sink,
+                            .q_pos = c->batch.q_pos ? c->batch.q_pos + c->row0[b] : NULL,
+                            .q_detached = c->batch.q_detached };
     const struct oracle_mla mla = { .kv_len = s->kv_len[b],
                                     .n_parts = s->parts,
                                     .part_dim = s->part_dim,
@@ -317,7 +320,7 @@ static void test_heads(void **state)
     }
 }
 
-/* 576 dims of bf16, windows, a softcap, ALiBi. */
+/* 576 dims of bf16, windows, a softcap, ALiBi, sinks; positions, of no more rows than there are. */
 static void test_options(void **state)
 {
     const struct shape s = { PKV_BF16, PKV_BF16, PKV_BF16,    1,        512, 64,    20,
@@ -330,19 +333,23 @@ static void test_options(void **state)
     assert_right(&c, 3);
     float *slopes = take(&c, 20 * sizeof(float));
     for (int32_t h = 0; h < 20; h++) slopes[h] = ldexpf(1, -h % 5);
-    c.opts.alibi = slopes;
+    c.opts.alibi = c.opts.sink = slopes;
+    c.batch.q_pos = upload(&c, (const int32_t[]){ 97, 98, 99, 39 }, 4);
     assert_right(&c, 3);
     destroy(&c);
 }
 
-/* One sequence on seven CTAs, which meet in any order: the same bits, and counters back at 0. */
+/* One sequence on seven CTAs, which meet in any order: the same bits, and counters back at 0. The
+ * first row sees keys of the first CTA alone, so that others meet with nothing. */
 static void test_shared(void **state)
 {
     const struct shape s = { PKV_F16, PKV_BF16, PKV_BF16, 1,     64, 16,    10,
-                             16,      1,        { 790 },  { 1 }, 7,  false, false };
+                             16,      1,        { 790 },  { 2 }, 7,  false, false };
     struct call c;
     (void)state;
     build(&c, &s);
+    c.batch.q_pos = upload(&c, (const int32_t[]){ 20, 789 }, 2);
+    c.batch.q_detached = 1;
     cuda_schedule(0);
     assert_right(&c, 1);
     const struct pkv__counters {
@@ -368,65 +375,61 @@ static void test_shared(void **state)
     destroy(&c);
 }
 
-static void test_record(void **state)
-{
-    const struct shape s = { PKV_E4M3, PKV_BF16, PKV_BF16,    4,        128, 64,   16,
-                             64,       2,        { 130, 33 }, { 1, 3 }, 2,   true, false };
-    struct call c;
-    (void)state;
-    build(&c, &s);
-    assert_right(&c, 1);
-    destroy(&c);
-}
-
-/* Parts that fill no step of 16 columns, and dims that fill no tile. */
-static void test_ragged(void **state)
+/* Shapes that have nothing else about them. */
+static void test_shapes(void **state)
 {
     static const struct shape shapes[] = {
+        { PKV_E4M3, PKV_BF16, PKV_BF16, 4, 128, 64, 16, 64, 2, { 130, 33 }, { 1, 3 }, 2, true, 0 },
+        /* Parts that fill no step of 16 columns, and dims that fill no tile. */
         { PKV_I8, PKV_F16, PKV_F16, 3, 24, 8, 5, 5, 1, { 45 }, { 2 }, 2, false, false },
         { PKV_E5M2, PKV_F16, PKV_BF16, 8, 40, 120, 3, 16, 1, { 37 }, { 1 }, 1, false, false },
-        { PKV_U4, PKV_F16, PKV_F16, 2, 32, 40, 7, 3, 1, { 50 }, { 1 }, 2, false, false },
+        { PKV_U4, PKV_F16, PKV_F16, 2, 48, 40, 7, 3, 1, { 50 }, { 1 }, 2, false, false },
         { PKV_F16, PKV_F16, PKV_BF16, 5, 8, 24, 3, 7, 1, { 33 }, { 2 }, 1, false, false },
+        /* Rows that stand in front of all keys, a sequence without keys, one without rows. */
+        { PKV_F16, PKV_F16, PKV_F16, 1, 64, 16, 3, 4, 4, { 2, 0, 9, 6 }, { 5, 2, 0, 1 }, 2, 0, 0 },
+        { PKV_F16, PKV_F16, PKV_F16, 1, 64, 16, 2, 16, 1, { 60 }, { 1 }, 2, false, true },
+        /* 12 of 36 places for each CTA: the second span begins with keys of the second sequence. */
+        { PKV_F16, PKV_F16, PKV_F16, 1, 8, 8, 1, 16, 2, { 128, 768 }, { 1, 1 }, 3, false, false },
     };
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct call c;
         build(&c, &shapes[i]);
+        cuda_schedule(0);
         assert_right(&c, 1);
         destroy(&c);
     }
 }
 
-/* Rows that stand in front of all keys, a sequence without keys, one without rows. */
-static void test_no_keys(void **state)
-{
-    const struct shape s = { PKV_F16, PKV_F16,        PKV_F16,        1, 64,    16,   3, 4,
-                             4,       { 2, 0, 9, 6 }, { 5, 2, 0, 1 }, 2, false, false };
-    struct call c;
-    (void)state;
-    build(&c, &s);
-    assert_right(&c, 1);
-    destroy(&c);
-}
-
 /* NaN in the last key, which the last row alone sees: no other row gets any of it. Then infinity,
- * and a NaN in q, which stays with its head. */
+ * a NaN in q, which stays with its head, one as the scale of the last key; and an infinity whose
+ * scale is negative, under a soft cap: minus infinity in its dim, whatever the weight is. */
 static void test_not_finite(void **state)
 {
-    const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    2,
-                             16,      1,       { 20 },  { 3 }, 1,  false, false };
+    struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    2,
+                       16,      1,       { 20 },  { 3 }, 1,  false, false };
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         struct call c;
+        if (i >= 3) s.latent = i == 3 ? PKV_I8 : PKV_E5M2;
         build(&c, &s);
         const int64_t at = c.table[1] * c.k.block_stride + 3 * c.k.token_stride + 5;
         if (i < 2) oracle_store(PKV_F16, c.k.data, at, i == 0 ? (double)NAN : (double)INFINITY);
-        else oracle_store(PKV_F16, c.q.data, 5 * 64, (double)NAN); /* row 2, head 1 */
+        else if (i == 2) oracle_store(PKV_F16, c.q.data, 5 * 64, (double)NAN); /* row 2, head 1 */
+        const int64_t scale_at = c.table[1] * c.k.scales.block_stride + 3;
+        if (i == 3) c.k.scales.data[scale_at] = NAN;
+        if (i == 4) {
+            oracle_store(PKV_E5M2, c.k.data, at, (double)INFINITY);
+            c.k.scales.data[scale_at] *= -1;
+            c.opts.softcap = 4;
+        }
         assert_device_ok(run(&c));
         for (int32_t h = 0; h < 2; h++)
             for (int32_t d = 0; d < 64; d++) {
-                const bool hit = i < 2 || h == 1;
-                assert_int_equal(isnan(oracle_load(PKV_F16, c.out.data, (4 + h) * 64 + d)), hit);
+                const bool hit = i != 2 || h == 1;
+                const double o = oracle_load(PKV_F16, c.out.data, (4 + h) * 64 + d);
+                if (i < 4) assert_int_equal(isnan(o), hit);
+                else assert_true(d == 5 ? o == -(double)INFINITY : isfinite(o));
                 for (int32_t row = 0; row < 2; row++)
                     assert_true(isfinite(oracle_load(PKV_F16, c.out.data, (row * 2 + h) * 64 + d)));
             }
@@ -438,17 +441,6 @@ static void test_not_finite(void **state)
     }
 }
 
-static void test_far(void **state)
-{
-    const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    2,
-                             16,      1,       { 60 },  { 1 }, 2,  false, true };
-    struct call c;
-    (void)state;
-    build(&c, &s);
-    assert_right(&c, 1);
-    destroy(&c);
-}
-
 /* A wrong id in one sequence: reported, and the other one is right. */
 static void test_bad_table(void **state)
 {
@@ -457,8 +449,7 @@ static void test_bad_table(void **state)
     struct call c;
     (void)state;
     build(&c, &s);
-    memset(c.k.data, 0, 16 * 96); /* the null block, which is read instead */
-    memset(c.v.data, 0, 16 * 16 * 2);
+    memset(c.v.data, 0, 16 * 16 * 2); /* the null block, which is read instead */
     memset(c.k.scales.data, 0, 16 * 2 * sizeof(float));
     c.table[1] = 1000;
     assert_device_ok(run(&c));
@@ -473,33 +464,37 @@ static void test_bad_table(void **state)
 static void test_refusals(void **state)
 {
     static const struct {
-        struct shape s;
+        pkv_dtype latent, rope, q;
+        int32_t parts, part_dim;
         const char *why;
     } wrong[] = {
-        { { PKV_F16, PKV_F16, PKV_F32, 1, 64, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
-          "queries are f16 or bf16" },
-        { { PKV_BF16, PKV_BF16, PKV_F16, 1, 64, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
-          "queries over bf16 are bf16" },
-        { { PKV_I8, PKV_F16, PKV_F16, 9, 16, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
-          "up to 8 parts" },
-        { { PKV_I8, PKV_F16, PKV_F16, 7, 72, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
-          "exceed 512" },
-        { { PKV_F16, PKV_F16, PKV_F16, 1, 64, 16, 2, 16, 1, { 4 }, { 1 }, 1, false, false },
-          "exceed 2^31 - 1" },
+        { PKV_F16, PKV_F16, PKV_F32, 1, 64, "queries are f16 or bf16" },
+        { PKV_F16, PKV_F32, PKV_F16, 1, 64, "rope is f16 or bf16" },
+        { PKV_BF16, PKV_F16, PKV_F16, 1, 64, "queries over bf16 are bf16" },
+        { PKV_F16, PKV_BF16, PKV_F16, 1, 64, "queries over bf16 are bf16" },
+        { PKV_U4, PKV_F16, PKV_F16, 1, 64, "zero points are not supported" },
+        { PKV_I8, PKV_F16, PKV_F16, 9, 16, "up to 8 parts" },
+        { PKV_I8, PKV_F16, PKV_F16, 7, 72, "exceed 512" },
+        { PKV_F16, PKV_F16, PKV_F16, 1, 64, "exceed 2^31 - 1" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct call c;
-        struct shape s = wrong[i].s;
-        const pkv_dtype q = s.q;
-        if (q == PKV_F32) s.q = PKV_F16;
+        struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1, 64, 16, 2, 16, 1, { 4 }, { 1 }, 1, 0, 0 };
+        const pkv_dtype q = wrong[i].q, rope = wrong[i].rope;
+        s.latent = wrong[i].latent;
+        if (rope != PKV_F32) s.rope = rope;
+        if (q != PKV_F32) s.q = q;
+        s.parts = wrong[i].parts;
+        s.part_dim = wrong[i].part_dim;
         build(&c, &s);
+        c.v.dtype = rope;
         if (q == PKV_F32) {
             c.q.dtype = c.qr.dtype = c.out.dtype = q;
-            c.q.data = c.qr.data = c.out.data = take(&c, 4096);
-            c.qr.data = (char *)c.q.data + 1024;
-            c.out.data = (char *)c.q.data + 2048;
+            char *const data = take(&c, 4096);
+            c.q.data = data, c.qr.data = data + 1024, c.out.data = data + 2048;
         }
+        if (strstr(wrong[i].why, "zero points")) c.k.zeros = c.k.scales;
         if (strstr(wrong[i].why, "2^31")) c.q.n_rows = c.qr.n_rows = c.out.n_rows = 1 << 30;
         assert_int_equal(pkv_attn_mla_run(c.be, &c.q, &c.qr, &c.k, &c.v, &c.batch, &c.opts,
                                           c.workspace, c.workspace_bytes, NULL, &c.out, &c.lse),
@@ -521,8 +516,7 @@ static void test_last_keys(void **state)
         c.k.block_tokens = c.v.block_tokens = INT32_MAX;
         c.k.token_stride = c.v.token_stride = 0;
         c.opts.window_left = 40;
-        const int32_t last = INT32_MAX;
-        c.batch.kv_len = upload(&c, &last, 1);
+        c.batch.kv_len = upload(&c, &(const int32_t){ INT32_MAX }, 1);
         if (!has_table) { /* its block becomes block 0 */
             c.k.data = (char *)c.k.data + c.table[0] * c.k.block_stride * 2;
             c.v.data = (char *)c.v.data + c.table[0] * c.v.block_stride * 2;
@@ -539,27 +533,37 @@ static void test_last_keys(void **state)
     }
 }
 
-/* More sequences than a block of threads cuts at a time, each a row over the same block of keys. */
+/* More sequences than a block of threads cuts at a time, each a row over the same block of keys.
+ * Then the one that the second cut begins with asks for rows of others, too: it gets none, and
+ * neither does the one in front of it, which would end before it begins. */
 static void test_many_sequences(void **state)
 {
-    enum { N = 300 };
-    static const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     64, 16,    1,
-                                    64,      1,       { 40 },  { N }, 3,  false, false };
+    enum { N = 300, SECOND = 256 };
+    static const struct shape s = { PKV_F16, PKV_F16, PKV_F16, 1,     8, 8,     1,
+                                    64,      1,       { 40 },  { N }, 3, false, false };
     struct call c;
-    int32_t kv_len[N], table[N];
+    int32_t kv_len[N], table[N], rows[N + 1] = { 0 };
     (void)state;
     build(&c, &s);
-    for (int32_t i = 0; i < N; i++) kv_len[i] = 40 - i % 37, table[i] = c.table[0];
+    for (int32_t i = 0; i < N; i++) {
+        kv_len[i] = 40 - i % 37;
+        table[i] = c.table[0];
+        rows[i + 1] = i + 1 == SECOND ? 5 : i + 1;
+    }
     c.batch.n_seqs = N;
     c.batch.kv_len = upload(&c, kv_len, N);
     c.batch.table = upload(&c, table, N);
-    c.batch.q_indptr = NULL;
-    assert_device_ok(run(&c));
     c.s.q_len[0] = 1;
-    for (int32_t i = 0; i < N; i++) {
-        c.row0[0] = i;
-        c.s.kv_len[0] = kv_len[i];
-        assert_sequence(&c, 0, 1);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        c.batch.q_indptr = damaged ? upload(&c, rows, N + 1) : NULL;
+        assert_device_ok(run(&c));
+        assert_int_equal(c.bad[0], damaged ? PKV_BAD_Q_INDPTR : 0);
+        for (int32_t i = 0; i < N; i++) {
+            c.row0[0] = i;
+            c.s.kv_len[0] = kv_len[i];
+            if (damaged && (i == SECOND - 1 || i == SECOND)) assert_true(isnan(c.lse.data[i]));
+            else assert_sequence(&c, 0, 1);
+        }
     }
     destroy(&c);
 }
@@ -586,13 +590,11 @@ static void test_no_weight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),      cmocka_unit_test(test_options),
-        cmocka_unit_test(test_shared),     cmocka_unit_test(test_record),
-        cmocka_unit_test(test_ragged),     cmocka_unit_test(test_no_keys),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_far),
-        cmocka_unit_test(test_bad_table),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_last_keys),  cmocka_unit_test(test_many_sequences),
-        cmocka_unit_test(test_no_weight),
+        cmocka_unit_test(test_heads),          cmocka_unit_test(test_options),
+        cmocka_unit_test(test_shared),         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_bad_table),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_last_keys),
+        cmocka_unit_test(test_many_sequences), cmocka_unit_test(test_no_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,10 +61,12 @@ struct setup {
     bool invariant;
 };
 
-static void begin(struct setup *s, const struct unit *unit, int32_t dim, int32_t q_heads,
-                  int32_t kv_heads, const struct cuda_seq *seqs, int32_t n)
+static void begin_in_blocks(struct setup *s, const struct unit *unit, int32_t block_tokens,
+                            int32_t dim, int32_t q_heads, int32_t kv_heads,
+                            const struct cuda_seq *seqs, int32_t n)
 {
-    const struct cuda_shape shape = { unit->dtype, unit->q_dtype, q_heads, kv_heads, dim, 16 };
+    const struct cuda_shape shape = { unit->dtype, unit->q_dtype, q_heads,
+                                      kv_heads,    dim,           block_tokens };
     struct pkv__kernel_cost cost;
     assert_int_equal(unit->prepare(&cost), 0);
     *s = (struct setup){ .unit = unit };
@@ -74,6 +76,12 @@ static void begin(struct setup *s, const struct unit *unit, int32_t dim, int32_t
     s->head->magic = PKV__CUDA_WORKSPACE_MAGIC;
     s->partials = cuda_take(&s->p, sizeof(float) * PKV__PREFILL_SLOTS *
                                        (size_t)PKV__PREFILL_STATE(unit->dim));
+}
+
+static void begin(struct setup *s, const struct unit *unit, int32_t dim, int32_t q_heads,
+                  int32_t kv_heads, const struct cuda_seq *seqs, int32_t n)
+{
+    begin_in_blocks(s, unit, 16, dim, q_heads, kv_heads, seqs, n);
 }
 
 /* All outputs are NaN before; no counter has moved after. */
@@ -247,6 +255,36 @@ static void wild_values(void **state)
     cuda_free(&s.p);
 }
 
+/* Infinity in V of a key that has no weight in any row: NaN to those that see it. Key and dim
+ * belong to different threads of a row. */
+static void wild_without_weight(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 64, 64 } };
+    static const int32_t keys[] = { 16, 43 }, dims[] = { 10, 5 };
+    for (int32_t n = 0; n < 2; n++) {
+        struct setup s;
+        begin(&s, &units[0], 64, 1, 1, seqs, 1);
+        const int32_t key = keys[n], d = dims[n];
+        const int64_t block = s.p.table[key / 16];
+        for (int32_t i = 0; i < 64; i++)
+            ((uint16_t *)s.p.q.data)[i * s.p.q.row_stride] = 0x3c00; /* 1 */
+        ((uint16_t *)s.p.k.data)[block * s.p.k.block_stride + key % 16 * s.p.k.token_stride] =
+            0xf800; /* -2^15 */
+        struct cuda_rows clean = run(&s, 1);
+        ((uint16_t *)s.p.v.data)[block * s.p.v.block_stride + key % 16 * s.p.v.token_stride + d] =
+            0x7c00;
+        struct cuda_rows r = run(&s, 1);
+        for (int32_t i = 0; i < 64; i++) {
+            assert_same_but(&clean, &r, i, i >= key ? d : -1);
+            if (i >= key) assert_true((bits_at(&r, i, d) & 0x7fff) > 0x7c00);
+        }
+        cuda_rows_free(&r);
+        cuda_rows_free(&clean);
+        cuda_free(&s.p);
+    }
+}
+
 /* Scales and zero points that are not finite, of keys that only some rows see: the others keep
  * their bits. */
 static void wild_scales(void **state)
@@ -286,6 +324,76 @@ static void full_scales(void **state)
         const pkv_kv_view *v = &s.p.v;
         for (int64_t n = 0; v->scales.data && n < v->n_blocks * v->scales.block_stride; n++)
             v->scales.data[n] = 0x1.fffp-7f;
+        assert_near_cpu(&s, 1);
+        cuda_free(&s.p);
+    }
+}
+
+/* One key, all its scales subnormal: out is the code times the scale, which bf16 holds. */
+static void tiny_scales(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 1 } };
+    struct setup s;
+    begin(&s, &units[11], 128, 1, 1, seqs, 1);
+    s.p.opts.causal = 0;
+    const int64_t key = s.p.table[0] * s.p.v.block_stride;
+    s.p.v.scales.data[s.p.table[0] * s.p.v.scales.block_stride] = 0x1p-130f;
+    struct cuda_rows r = run(&s, 1);
+    for (int32_t d = 0; d < 128; d++) {
+        const float want = (float)((const int8_t *)s.p.v.data)[key + d] * 0x1p-130f;
+        uint32_t bits;
+        memcpy(&bits, &want, sizeof bits);
+        for (int32_t i = 0; i < 20; i++) assert_int_equal(bits_at(&r, i, d), bits >> 16);
+    }
+    cuda_rows_free(&r);
+    cuda_free(&s.p);
+}
+
+/* Every logit is -inf: as if no key were visible, though values are infinite. */
+static void no_weight(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 70 } };
+    struct setup s;
+    begin(&s, &units[0], 64, 1, 1, seqs, 1);
+    s.p.opts.causal = 0; /* the first 64 keys need no mask */
+    for (int32_t i = 0; i < 20 * 64; i++)
+        ((uint16_t *)s.p.q.data)[i / 64 * s.p.q.row_stride + i % 64] = 0x3c00; /* 1 */
+    for (int32_t j = 0; j < 70; j++) {
+        const int64_t at = s.p.table[j / 16] * s.p.k.block_stride + j % 16 * s.p.k.token_stride;
+        ((uint16_t *)s.p.k.data)[at + j % 64] = 0xfc00; /* -inf */
+        ((uint16_t *)s.p.v.data)[at + j % 64] = 0x7c00;
+    }
+    struct cuda_rows r = run(&s, 1);
+    for (int32_t i = 0; i < 20; i++) {
+        float lse;
+        memcpy(&lse, r.lse + i * 4, sizeof lse);
+        assert_true(lse == -INFINITY);
+        for (int32_t d = 0; d < 64; d++) assert_int_equal(bits_at(&r, i, d), 0);
+    }
+    cuda_rows_free(&r);
+    cuda_free(&s.p);
+}
+
+/* Rows that see one key each, all of them two keys together: entries in front of, between and
+ * behind those hold no id, and are not looked at. */
+static void ids_not_seen(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 100 } };
+    static const int32_t block_tokens[] = { 16, 4 };
+    for (int32_t n = 0; n < 2; n++) {
+        const int32_t bt = block_tokens[n];
+        struct setup s;
+        begin_in_blocks(&s, wanted_or(0), bt, 64, 1, 1, seqs, 1);
+        int32_t *const q_pos = cuda_take(&s.p, sizeof *q_pos * 20);
+        for (int32_t i = 0; i < 20; i++) q_pos[i] = i % 2 ? 90 : 20;
+        s.p.batch.q_pos = q_pos;
+        s.p.batch.q_detached = 1;
+        s.p.opts.window_left = 0;
+        for (int32_t e = 0; e < (100 + bt - 1) / bt; e++)
+            if (e != 20 / bt && e != 90 / bt) s.p.table[e] = INT32_MIN;
         assert_near_cpu(&s, 1);
         cuda_free(&s.p);
     }
@@ -369,6 +477,20 @@ static void splits(void **state)
     }
 }
 
+/* Of 24 parts of eleven tiles the first one has no keys. A counter that begins at the last but one
+ * makes it the one that puts all of them together, the others as an earlier call left them. */
+static void last_without_keys(void **state)
+{
+    (void)state;
+    static const struct cuda_seq seqs[] = { { 1, 20, 700 } };
+    struct setup s;
+    begin(&s, wanted_or(0), 64, 1, 1, seqs, 1);
+    assert_near_cpu(&s, 24);
+    s.head->arrived[0] = 23;
+    assert_near_cpu(&s, 24);
+    cuda_free(&s.p);
+}
+
 /* More tiles times parts than 15 bits hold. Each part has a slot of its own, though a CTA that
  * takes all tickets would not notice. */
 static void many_parts(void **state)
@@ -432,12 +554,23 @@ static void company(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edges),         cmocka_unit_test(groups),
-        cmocka_unit_test(windows),       cmocka_unit_test(options),
-        cmocka_unit_test(wild_values),   cmocka_unit_test(wild_scales),
-        cmocka_unit_test(full_scales),   cmocka_unit_test(scales),
-        cmocka_unit_test(far_distances), cmocka_unit_test(splits),
-        cmocka_unit_test(many_parts),    cmocka_unit_test(company),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(options),
+        cmocka_unit_test(wild_values),
+        cmocka_unit_test(wild_without_weight),
+        cmocka_unit_test(wild_scales),
+        cmocka_unit_test(full_scales),
+        cmocka_unit_test(tiny_scales),
+        cmocka_unit_test(scales),
+        cmocka_unit_test(no_weight),
+        cmocka_unit_test(ids_not_seen),
+        cmocka_unit_test(far_distances),
+        cmocka_unit_test(splits),
+        cmocka_unit_test(last_without_keys),
+        cmocka_unit_test(many_parts),
+        cmocka_unit_test(company),
     };
     return cmocka_run_group_tests_name("cuda_prefill", tests, NULL, NULL);
 }

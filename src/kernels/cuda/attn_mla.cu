@@ -100,7 +100,6 @@ PKV_DEV void mla_walk(const struct pkv__cuda_mla &c, mla_shared *s, mla_running 
         if (odd) mla_add_specials<Store>(c, s, stage, buffer, o);
         mla_values<Store>(s, m_tiles, stage, n_groups, o);
     }
-    pkv_syncthreads();
 }
 
 /* ---------------------------------------------------------------- the line of work */
@@ -272,7 +271,7 @@ template <class Store> PKV_GLOBAL(MLA_THREADS, 1) mla_kernel(const struct pkv__c
             if (q.n_items > 0 && end > s->span_lo && q.begin < s->span_hi)
                 k = mla_run_sequence<Store>(c, s, k);
         }
-        pkv_syncthreads();
+        pkv_syncthreads(); /* the next chunk meets before it writes; without, sm_80 spills */
     }
 }
 

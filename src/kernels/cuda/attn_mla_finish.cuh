@@ -20,7 +20,8 @@ PKV_DEV float *mla_state(const struct pkv__cuda_mla &c, int32_t slot)
 constexpr int32_t MLA_STATE_MAX = MLA_QUERIES * PKV__MLA_LATENT;
 constexpr int32_t MLA_STATE_SUM = MLA_STATE_MAX + MLA_QUERIES;
 
-/* Maxima and sums of all queries to max[0] and sum[0]; the block meets before and after. */
+/* Maxima and sums of all queries to max[0] and sum[0]; the block meets. It need not before: nobody
+ * reads maxima of a tile once the block has met behind its weights. */
 PKV_DEV void mla_join_halves(mla_shared *s, const mla_running &run)
 {
     const int32_t lane = pkv_lane();
