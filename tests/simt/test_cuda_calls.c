@@ -22,40 +22,54 @@ static double weight_of(const struct cuda_problem *p, int32_t cta)
     return sum;
 }
 
+/* Tiles of a row at the end of kv_len keys that sees `left` keys in front of its own. */
+static int32_t tiles_of(int32_t kv_len, int32_t left)
+{
+    const int32_t lo = left < 0 || left >= kv_len ? 0 : kv_len - 1 - left;
+    return (kv_len - 1) / 16 + 1 - lo / 16;
+}
+
 /* Two items, each of more tiles than a CTA gets: nobody has more than an equal part of the line, in
- * which a start costs four tiles, and no part is shorter than eight. Of queries of zeros all keys
- * have the same weight. */
-static void even_shares(void **state)
+ * which a start costs four tiles, keys in front of a window nothing, and no part is shorter than
+ * eight. Of queries of zeros all keys have the same weight. */
+static void share_evenly(int32_t n_sms, int32_t left)
 {
     static const struct cuda_seq seqs[] = { { 7, 1, 1500 }, { 8, 1, 900 } };
-    enum { KEYS = 1500 + 900, LINE = (1500 + 15) / 16 + 4 + (900 + 15) / 16 + 4 };
+    const int32_t line = tiles_of(1500, left) + 4 + tiles_of(900, left) + 4;
+    const double keys = left < 0 ? 1500 + 900 : 2 * (left + 1);
+    const size_t head = sizeof(struct pkv__cuda_head);
+    struct cuda_problem p;
+    device_launch launch;
+    pkv_backend *be = cuda_backend(NULL, n_sms);
+    double all = 0;
+    cuda_build(&p, &plain, seqs, 2, 0);
+    memset(p.q.data, 0, 2 * 4 * 64 * 2);
+    p.batch.max_q_len = 1;
+    p.opts.window_left = left;
+    cuda_make_workspace(be, &p);
+    device_fill((char *)p.workspace + head, 0xff, p.workspace_bytes - head);
+    device_record(&launch, 1);
+    cuda_run_right(be, &p);
+    assert_int_equal(device_n_recorded(), 1);
+    device_record(NULL, 0);
+    const int32_t grid = (int32_t)launch.n_blocks, n = grid < line / 8 ? grid : line / 8;
+    assert_true(n > 2);
+    for (int32_t cta = 0; cta < grid; cta++) all += weight_of(&p, cta);
+    for (int32_t cta = 0; cta < grid; cta++) {
+        const double has = weight_of(&p, cta) / all * keys;
+        if (cta >= n) assert_true(has == 0);
+        if (!(has <= 16 * ((line + n - 1) / n) + 1e-3))
+            fail_msg("CTA %d of %d has %g keys", cta, grid, has);
+    }
+    cuda_free(&p);
+    pkv_backend_destroy(be);
+}
+static void even_shares(void **state)
+{
     (void)state;
     for (int32_t n_sms = 1; n_sms <= 7; n_sms += 3) {
-        struct cuda_problem p;
-        device_launch launch;
-        pkv_backend *be = cuda_backend(NULL, n_sms);
-        double all = 0;
-        cuda_build(&p, &plain, seqs, 2, 0);
-        memset(p.q.data, 0, 2 * 4 * 64 * 2);
-        p.batch.max_q_len = 1;
-        cuda_make_workspace(be, &p);
-        const size_t head = sizeof(struct pkv__cuda_head);
-        device_fill((char *)p.workspace + head, 0xff, p.workspace_bytes - head);
-        device_record(&launch, 1);
-        cuda_run_right(be, &p);
-        assert_int_equal(device_n_recorded(), 1);
-        device_record(NULL, 0);
-        const int32_t grid = (int32_t)launch.n_blocks, n = grid < LINE / 8 ? grid : LINE / 8;
-        assert_true(n > 2);
-        for (int32_t cta = 0; cta < grid; cta++) all += weight_of(&p, cta);
-        for (int32_t cta = 0; cta < grid; cta++) {
-            const double keys = weight_of(&p, cta) / all * KEYS;
-            if (cta >= n) assert_true(keys == 0);
-            if (!(keys <= 16 * ((LINE + n - 1) / n) + 1e-3))
-                fail_msg("CTA %d of %d has %g keys", cta, grid, keys);
-        }
-        cuda_free(&p);
-        pkv_backend_destroy(be);
+        share_evenly(n_sms, -1);
+        share_evenly(n_sms, 500);
     }
 }
 
