@@ -5,9 +5,27 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 /* ---------------------------------------------------------------- numbers in registers */
+inline uint32_t pkv_e4m3x2_to_f16x2(uint16_t codes)
+{
+    const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
+    return h.x | (uint32_t)h.y << 16;
+}
+template <class T> uint32_t pkv_pack2(float lo, float hi);
+template <> inline uint32_t pkv_pack2<__half>(float lo, float hi)
+{
+    return __half_as_ushort(__float2half_rn(lo)) | (uint32_t)__half_as_ushort(__float2half_rn(hi))
+                                                       << 16;
+}
+template <> inline uint32_t pkv_pack2<__nv_bfloat16>(float lo, float hi)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(lo)) |
+           (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(hi)) << 16;
+}
 /* As on sm_80: the way that needs more of the kernel. */
 constexpr bool PKV_E4M3_CVT = false;
 
@@ -15,9 +33,16 @@ inline uint32_t pkv_prmt(uint32_t a, uint32_t b, uint32_t picks)
 {
     const uint64_t bytes = (uint64_t)b << 32 | a;
     uint32_t result = 0;
-    for (int i = 0; i < 4; i++)
-        result |= (uint32_t)(bytes >> 8 * (picks >> 4 * i & 7) & 0xff) << 8 * i;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t byte = (uint32_t)(bytes >> 8 * (picks >> 4 * i & 7) & 0xff);
+        const bool sign = picks >> 4 * i & 8;
+        result |= (!sign ? byte : byte & 0x80 ? 0xffu : 0u) << 8 * i;
+    }
     return result;
+}
+inline uint32_t pkv_and_or(uint32_t x, uint32_t mask, uint32_t bits)
+{
+    return (x & mask) | bits;
 }
 
 namespace simt

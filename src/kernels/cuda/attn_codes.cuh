@@ -20,10 +20,10 @@
 
 #include "kernels/cuda/pkv_dev.cuh"
 
-/* The codes in bytes 1 and 3, divided by 256; bytes 0 and 2 may be anything. */
-PKV_DEV uint32_t pkv__e4m3_of_high_bytes(uint32_t x)
+/* Codes, divided by 256; each stands in the lower byte of a half, above it its sign eight times. */
+PKV_DEV uint32_t pkv__e4m3_of_signed(uint32_t x)
 {
-    return (x >> 1 & 0x3f803f80u) | (x & 0x80008000u);
+    return x << 7 & 0xbf80bf80u;
 }
 
 struct pkv_codes_e4m3 {
@@ -36,8 +36,8 @@ struct pkv_codes_e4m3 {
             to[0] = pkv_e4m3x2_to_f16x2((uint16_t)(from & 0xffff));
             to[1] = pkv_e4m3x2_to_f16x2((uint16_t)(from >> 16));
         } else {
-            to[0] = pkv__e4m3_of_high_bytes(pkv_prmt(from, 0, 0x1404));
-            to[1] = pkv__e4m3_of_high_bytes(pkv_prmt(from, 0, 0x3424));
+            to[0] = pkv__e4m3_of_signed(pkv_prmt(from, 0, 0x9180));
+            to[1] = pkv__e4m3_of_signed(pkv_prmt(from, 0, 0xb3a2));
         }
     }
     template <bool CVT = PKV_E4M3_CVT> static PKV_DEV void across(uint32_t (&to)[2], uint32_t from)
@@ -45,8 +45,8 @@ struct pkv_codes_e4m3 {
         if constexpr (CVT) {
             along<true>(to, pkv_prmt(from, 0, 0x3120));
         } else {
-            to[0] = pkv__e4m3_of_high_bytes(from << 8);
-            to[1] = pkv__e4m3_of_high_bytes(from);
+            to[0] = pkv__e4m3_of_signed(pkv_prmt(from, 0, 0xa280));
+            to[1] = pkv__e4m3_of_signed(pkv_prmt(from, 0, 0xb391));
         }
     }
     static PKV_DEV float value(uint32_t code)
@@ -109,8 +109,8 @@ struct pkv_codes_u4 {
     {
         PKV_UNROLL
         for (int32_t i = 0; i < 4; i += 2, from >>= 8) {
-            to[i] = pkv_sub_f16x2((from & 0x000f000fu) | 0x64006400u, 0x64006400u);
-            to[i + 1] = pkv_sub_f16x2((from & 0x00f000f0u) | 0x54005400u, 0x54005400u);
+            to[i] = pkv_sub_f16x2(pkv_and_or(from, 0x000f000fu, 0x64006400u), 0x64006400u);
+            to[i + 1] = pkv_sub_f16x2(pkv_and_or(from, 0x00f000f0u, 0x54005400u), 0x54005400u);
         }
     }
     static PKV_DEV void across(uint32_t (&to)[4], uint32_t from) { along(to, from); }

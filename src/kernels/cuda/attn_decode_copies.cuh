@@ -119,7 +119,7 @@ PKV_DEV void pkv__issue(const struct pkv__cuda_attn &a, const pkv__decode_item &
                         unsigned char *shared, pkv__decode_source<Shape> &s, int32_t tile,
                         int32_t into, int32_t before)
 {
-    pkv__put_factors<Shape>(s.factors, shared + before);
+    pkv__put_factors<Shape>(s.factors, shared + before, pkv__number_place());
     if (tile < s.tile_hi) {
         const uint32_t seen = pkv__bits_of(s.keys, tile * PKV__TILE_KEYS) &
                               pkv__word_of_all(pkv__column_word<Shape>(item, shared, tile));

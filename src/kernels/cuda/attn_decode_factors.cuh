@@ -3,7 +3,8 @@
  * Numbers of a tile are loaded when its copies are issued, and stay in registers until those of the
  * next one are; then they go to the tile's stage in shared memory:
  *
- *   behind V   scale of K [16] | of V [16] | zero point of K [16] | of V [16] */
+ *   behind V   K [16] | V [16], each scale or scale and zero point, of keys 0, 8, 1, 9 .. 7, 15:
+ *              what a lane reads of keys g and g + 8 lies side by side */
 #ifndef PKV_ATTN_DECODE_FACTORS_CUH
 #define PKV_ATTN_DECODE_FACTORS_CUH
 
@@ -14,7 +15,7 @@
 template <class Store, bool CODES = Store::IS_CODES> struct pkv__factors {
 };
 template <class Store> struct pkv__factors<Store, true> {
-    /* Under way: those of key lane % 16 of the tile issued last, of V from lane 16 on. */
+    /* Under way: those of a key of the tile issued last, of V from lane 16 on. */
     pkv__numbers way;
 };
 
@@ -23,14 +24,26 @@ template <class Store> PKV_DEV void pkv__clear_factors(pkv__factors<Store> &f)
     if constexpr (Store::IS_CODES) f.way = { 0, 0 };
 }
 
-/* Those under way arrive, in the stage of their tile. */
+/* Where key lane % 16 stands behind V, of V from lane 16 on. */
+PKV_DEV int32_t pkv__number_place()
+{
+    return pkv_lane() / 16 * 16 + pkv_lane() % 8 * 2 + pkv_lane() / 8 % 2;
+}
+/* The key that stands at place lane % 16. */
+PKV_DEV int32_t pkv__number_key()
+{
+    return pkv_lane() % 2 * 8 + pkv_lane() / 2 % 8;
+}
+/* Those under way arrive, at their place in the stage of their tile. */
 template <class Shape>
-PKV_DEV void pkv__put_factors(const pkv__factors<typename Shape::Store> &f, unsigned char *stage)
+PKV_DEV void pkv__put_factors(const pkv__factors<typename Shape::Store> &f, unsigned char *stage,
+                              int32_t place)
 {
     if constexpr (Shape::Store::IS_CODES) {
         float *const to = reinterpret_cast<float *>(stage + 2 * Shape::Tile::BYTES);
-        to[pkv_lane()] = f.way.scale;
-        if constexpr (Shape::Store::HAS_ZEROS) to[32 + pkv_lane()] = f.way.zero;
+        if constexpr (Shape::Store::HAS_ZEROS)
+            pkv_stv(to + 2 * place, make_float2(f.way.scale, f.way.zero));
+        else to[place] = f.way.scale;
     }
 }
 
@@ -47,7 +60,7 @@ PKV_DEV void pkv__load_factors(pkv__factors<Store> &f, const struct pkv__cuda_at
     }
 }
 
-/* Where the first key of a lane has its scale and zero point: block 0, key lane % 16 of a tile at
+/* Where a lane's key has its scale and zero point: block 0, key pkv__number_key() of a tile at
  * token 0, of K for lanes 0 .. 15, of V for the others. NULL: there are none. */
 template <class Store, bool CODES = Store::IS_CODES> struct pkv__number_rows {
 };
@@ -64,7 +77,7 @@ PKV_DEV bool pkv__number_steps_fit(const pkv_scales &k, const pkv_scales &v)
 PKV_DEV const unsigned char *pkv__plain_numbers_of(const pkv_scales &s, int32_t head)
 {
     if (!s.data) return nullptr;
-    const int64_t at = pkv_lane() % PKV__TILE_KEYS * s.token_stride + head * s.head_stride;
+    const int64_t at = pkv__number_key() * s.token_stride + head * s.head_stride;
     return reinterpret_cast<const unsigned char *>(s.data + at);
 }
 template <class Store>
@@ -95,7 +108,7 @@ PKV_DEV void pkv__load_plain_factors(pkv__factors<Store> &f, const struct pkv__c
                                      int32_t lo, int32_t n)
 {
     if constexpr (Store::IS_CODES) {
-        const int32_t key = pkv_lane() % PKV__TILE_KEYS;
+        const int32_t key = pkv__number_key();
         const bool seen = key >= lo && key < n;
         f.way.scale = pkv__load_plain_number(rows.scale, a.k.scales, id, at, seen, 1);
         if constexpr (Store::HAS_ZEROS)
@@ -107,14 +120,15 @@ PKV_DEV void pkv__load_plain_factors(pkv__factors<Store> &f, const struct pkv__c
 template <class Shape>
 PKV_DEV pkv__row_numbers pkv__factors_of_rows(const unsigned char *stage, int32_t first)
 {
-    const float *const from =
-        reinterpret_cast<const float *>(stage + 2 * Shape::Tile::BYTES) + first + pkv_lane() / 4;
-    pkv__row_numbers rows = { { from[0], from[8] }, { 0, 0 } };
+    const float *const of_tile = reinterpret_cast<const float *>(stage + 2 * Shape::Tile::BYTES);
+    const int32_t place = first + pkv_lane() / 4 * 2;
     if constexpr (Shape::Store::HAS_ZEROS) {
-        rows.zero[0] = from[32];
-        rows.zero[1] = from[40];
+        const float4 x = pkv_ldv<float4>(of_tile + 2 * place);
+        return { { x.x, x.z }, { x.y, x.w } };
+    } else {
+        const float2 x = pkv_ldv<float2>(of_tile + place);
+        return { { x.x, x.y }, { 0, 0 } };
     }
-    return rows;
 }
 
 /* From sums of products to what the state has as logits. */
@@ -139,30 +153,12 @@ PKV_DEV void pkv__scale_logits(float (&s)[Shape::NT][4], const pkv__lane_columns
 /* Does a tile's largest scale of V, two in each lane as its rows are, want a larger unit? */
 PKV_DEV bool pkv__outgrows(const float (&scale)[2], float over)
 {
-    return fabsf(scale[0] * over) >= 2 || fabsf(scale[1] * over) >= 2;
+    return fmaxf(fabsf(scale[0]), fabsf(scale[1])) * over >= 2;
 }
 /* 1 over the unit with the tile's keys. All lanes come. */
 PKV_DEV float pkv__over_of(float first, float second, float over)
 {
     return fminf(over, pkv__unit_inverse(pkv__tile_unit(first, second)));
-}
-
-/* Weights of one column for keys g and g + 8 times the scales of V, over the unit; to the zero
- * sum, what they add. A key that the column does not see has no part in it, whatever its numbers.
- */
-template <class Store>
-PKV_DEV void pkv__weigh_column(float *const (&weights)[2], const bool (&sees)[2],
-                               const pkv__row_numbers &v, float over, float *zero_sum)
-{
-    PKV_UNROLL
-    for (int32_t row = 0; row < 2; row++) {
-        float &weight = *weights[row];
-        weight = sees[row] ? weight * (v.scale[row] * over) : 0;
-        if constexpr (Store::HAS_ZEROS) {
-            const float rounded = pkv_to_float(pkv_from_float<__half>(weight));
-            if (sees[row]) *zero_sum = fmaf(rounded, v.zero[row], *zero_sum);
-        }
-    }
 }
 
 /* Which keys of g and g + 8 of a tile the lane's columns see: of column 8 n + 2 t + e. */
@@ -181,22 +177,35 @@ template <class Shape> PKV_DEV void pkv__see_by_word(pkv__seen_rows<Shape> &sees
     }
 }
 
-/* Weights of codes, in units that are large enough. */
+/* What the zero points of a tile add to each column's sum, for weights as they are multiplied. */
+template <class Shape>
+PKV_DEV void pkv__add_zeros(const float (&p)[Shape::NT][4], const pkv__seen_rows<Shape> &sees,
+                            const pkv__row_numbers &v, pkv__decode_state<Shape> &state)
+{
+    PKV_UNROLL
+    for (int32_t i = 0; i < 2 * Shape::NT; i++) {
+        const int32_t n = i / 2, row = i % 2;
+        const float2 rounded =
+            pkv_unpack2<__half>(pkv_pack2<__half>(p[n][2 * row], p[n][2 * row + 1]));
+        float(&sum)[2] = state.zeros.sum[n];
+        if (sees.of[n][0][row]) sum[0] = fmaf(rounded.x, v.zero[row], sum[0]);
+        if (sees.of[n][1][row]) sum[1] = fmaf(rounded.y, v.zero[row], sum[1]);
+    }
+}
+
+/* Weights of codes times the scales of V, over units that are large enough. A key that a column
+ * does not see has no part in it, whatever its numbers. */
 template <class Shape>
 PKV_DEV void pkv__weigh_codes(float (&p)[Shape::NT][4], const pkv__seen_rows<Shape> &sees,
                               const pkv__row_numbers &v, pkv__decode_state<Shape> &state)
 {
-    using Store = typename Shape::Store;
     PKV_UNROLL
-    for (int32_t n = 0; n < Shape::NT; n++) {
-        PKV_UNROLL
-        for (int32_t e = 0; e < 2; e++) {
-            float *zero_sum = nullptr;
-            if constexpr (Store::HAS_ZEROS) zero_sum = &state.zeros.sum[n][e];
-            pkv__weigh_column<Store>({ &p[n][e], &p[n][2 + e] }, sees.of[n][e], v,
-                                     state.units.over[n][e], zero_sum);
-        }
+    for (int32_t i = 0; i < 4 * Shape::NT; i++) {
+        const int32_t n = i / 4, e = i % 2, row = i / 2 % 2;
+        const float by = v.scale[row] * state.units.over[n][e];
+        p[n][2 * row + e] = sees.of[n][e][row] ? p[n][2 * row + e] * by : 0;
     }
+    if constexpr (Shape::Store::HAS_ZEROS) pkv__add_zeros<Shape>(p, sees, v, state);
 }
 
 #endif

@@ -10,17 +10,13 @@
 
 #include "kernels/cuda/attn_decode_maths.cuh"
 
-/* K or V of one head as a lane sees it. */
-struct pkv__plain_rows {
-    const unsigned char *from; /* block 0, the lane's row of a tile at token 0, its piece */
-    int32_t block, token;      /* strides, bytes */
-    int32_t skip;              /* rows in front of the lane's; 16: its piece lies beyond the dim,
-                                  unless ragged: then `bytes` says so */
-    int32_t bytes;             /* of the piece within the dim */
-};
-/* What a lane reads by. */
+/* What a lane reads by. Dims and strides of K and V are the same. */
 template <class Shape> struct pkv__plain_source {
-    pkv__plain_rows k, v;
+    const unsigned char *k, *v; /* block 0, the lane's row of a tile at token 0, its piece */
+    int32_t block, token;       /* strides, bytes */
+    int32_t skip;               /* rows in front of the lane's; 16: its piece lies beyond the dim,
+                                   unless ragged: then `bytes` says so */
+    int32_t bytes;              /* of the piece within the dim */
     pkv__number_rows<typename Shape::Store> number_rows;
     pkv__factors<typename Shape::Store> factors;
     int32_t id, at; /* of the lane's tile */
@@ -39,17 +35,19 @@ template <class Shape> PKV_DEV int32_t pkv__left_of(const pkv__decode_item &item
     return tile < item.tile_hi ? pkv__end_of(item) - tile * PKV__TILE_KEYS : 0;
 }
 
-template <class Store> PKV_DEV bool pkv__steps_fit(const pkv_kv_view &view)
+/* K and V are as wide and take the same steps, which fit 32 bits. */
+template <class Store> PKV_DEV bool pkv__steps_fit(const pkv_kv_view &k, const pkv_kv_view &v)
 {
-    const int64_t block = pkv__stride_bytes<Store>(view.block_stride);
-    const int64_t token = pkv__stride_bytes<Store>(view.token_stride);
-    return block == (int32_t)block && token == (int32_t)token;
+    const int64_t block = pkv__stride_bytes<Store>(k.block_stride);
+    const int64_t token = pkv__stride_bytes<Store>(k.token_stride);
+    return k.dim == v.dim && k.block_stride == v.block_stride && k.token_stride == v.token_stride &&
+           block == (int32_t)block && token == (int32_t)token;
 }
 template <class Shape>
 PKV_DEV bool pkv__is_plain(const struct pkv__cuda_attn &a, const pkv__decode_item &item)
 {
     using Store = typename Shape::Store;
-    bool fit = pkv__steps_fit<Store>(a.k) && pkv__steps_fit<Store>(a.v);
+    bool fit = pkv__steps_fit<Store>(a.k, a.v);
     if constexpr (Store::IS_CODES) fit = fit && pkv__number_steps_fit(a.k.scales, a.v.scales);
     if constexpr (Store::HAS_ZEROS) fit = fit && pkv__number_steps_fit(a.k.zeros, a.v.zeros);
     return fit && item.one_row && pkv__tiles_in_blocks(a) && !a.batch.q_pos && !a.opts.mask &&
@@ -73,28 +71,37 @@ PKV_DEV void pkv__next_ids(const struct pkv__cuda_attn &a, const pkv__decode_ite
 }
 
 /* ---------------------------------------------------------------- copies */
-template <class Store, class Tile, bool RAGGED>
-PKV_DEV pkv__plain_rows pkv__plain_rows_of(const pkv_kv_view &view, int32_t head)
+template <class Shape>
+PKV_DEV void pkv__plain_rows_of(const struct pkv__cuda_attn &a, int32_t head,
+                                pkv__plain_source<Shape> &s)
 {
-    const pkv__lane_rows rows = pkv__lane_rows_of<Store, Tile>(view, head);
-    return { rows.from, (int32_t)pkv__stride_bytes<Store>(view.block_stride),
-             (int32_t)pkv__stride_bytes<Store>(view.token_stride),
-             RAGGED || rows.bytes > 0 ? pkv_lane() / Tile::CHUNKS : PKV__TILE_KEYS, rows.bytes };
+    using Store = typename Shape::Store;
+    using Tile = typename Shape::Tile;
+    const pkv__lane_rows rows = pkv__lane_rows_of<Store, Tile>(a.k, head);
+    s.k = rows.from;
+    s.v = pkv__lane_rows_of<Store, Tile>(a.v, head).from;
+    s.block = (int32_t)pkv__stride_bytes<Store>(a.k.block_stride);
+    s.token = (int32_t)pkv__stride_bytes<Store>(a.k.token_stride);
+    s.skip = Shape::RAGGED || rows.bytes > 0 ? pkv_lane() / Tile::CHUNKS : PKV__TILE_KEYS;
+    s.bytes = rows.bytes;
 }
 
-/* One tile of K or V in block `id` from token `at` on: its rows [lo, n). */
-template <class Tile, bool RAGGED>
-PKV_DEV void pkv__copy_plain(unsigned char *to, const pkv__plain_rows &rows, int32_t id, int32_t at,
-                             int32_t lo, int32_t n)
+/* One tile of K, or V `behind` it, in block `id` from token `at` on: its rows [lo, n). first: of
+ * block 0. */
+template <class Shape>
+PKV_DEV void pkv__copy_plain(unsigned char *to, int32_t behind, const pkv__plain_source<Shape> &s,
+                             const unsigned char *first, int32_t id, int32_t at, int32_t lo,
+                             int32_t n)
 {
-    const unsigned char *const from = pkv_step(pkv_step(rows.from, id, rows.block), at, rows.token);
-    lo -= rows.skip;
-    n -= rows.skip;
+    using Tile = typename Shape::Tile;
+    const unsigned char *const from = pkv_step(pkv_step(first, id, s.block), at, s.token);
+    lo -= s.skip;
+    n -= s.skip;
     PKV_UNROLL
     for (int32_t j = 0; j < Tile::N_COPIES; j++) {
         const int32_t row = j * Tile::STEP_ROWS;
-        pkv_cp_async16(Tile::down(to, j), j == 0 ? from : pkv_step(from, row, rows.token),
-                       row >= lo && row < n ? RAGGED ? rows.bytes : 16 : 0);
+        pkv_cp_async16(Tile::down(to, j) + behind, j == 0 ? from : pkv_step(from, row, s.token),
+                       row >= lo && row < n ? Shape::RAGGED ? s.bytes : 16 : 0);
     }
 }
 
@@ -111,9 +118,9 @@ PKV_DEV void pkv__issue_plain(const struct pkv__cuda_attn &a, pkv__plain_source<
     const int32_t n = left < PKV__TILE_KEYS ? left : PKV__TILE_KEYS;
     unsigned char *const to =
         stage + Tile::place(pkv_lane() / Tile::CHUNKS, pkv_lane() % Tile::CHUNKS);
-    pkv__put_factors<Shape>(s.factors, before);
-    pkv__copy_plain<Tile, Shape::RAGGED>(to, s.k, id, at, lo, n);
-    pkv__copy_plain<Tile, Shape::RAGGED>(to + Tile::BYTES, s.v, id, at, lo, n);
+    pkv__put_factors<Shape>(s.factors, before, pkv_lane());
+    pkv__copy_plain<Shape>(to, 0, s, s.k, id, at, lo, n);
+    pkv__copy_plain<Shape>(to, Tile::BYTES, s, s.v, id, at, lo, n);
     pkv__load_plain_factors(s.factors, a, s.number_rows, id, at, lo, n);
     pkv_cp_commit();
 }
@@ -123,10 +130,7 @@ template <class Shape>
 PKV_DEV void pkv__begin_plain(const struct pkv__cuda_attn &a, const pkv__decode_item &item,
                               unsigned char *ring, pkv__plain_source<Shape> &s)
 {
-    using Store = typename Shape::Store;
-    using Tile = typename Shape::Tile;
-    s.k = pkv__plain_rows_of<Store, Tile, Shape::RAGGED>(a.k, item.kv_head);
-    s.v = pkv__plain_rows_of<Store, Tile, Shape::RAGGED>(a.v, item.kv_head);
+    pkv__plain_rows_of<Shape>(a, item.kv_head, s);
     pkv__number_rows_of(s.number_rows, a, item.kv_head);
     pkv__clear_factors(s.factors);
     const int32_t left = pkv__left_of<Shape>(item), n_seen = pkv__end_of(item) - item.keys.lo;
@@ -162,7 +166,9 @@ PKV_DEV void pkv__weigh_plain(float (&s)[Shape::NT][4], pkv__decode_state<Shape>
     if constexpr (Shape::Store::IS_CODES) {
         const pkv__row_numbers v = pkv__factors_of_rows<Shape>(stage, 16);
         const float over = state.units.over[0][0];
-        moves = moves || pkv__outgrows(v.scale, over);
+        PKV_UNROLL
+        for (int32_t i = 1; i < 2 * Shape::NT; i++) state.units.over[i / 2][i % 2] = over;
+        moves |= pkv__outgrows(v.scale, over);
         if (pkv_any(moves)) {
             const float now = pkv__over_of(v.scale[0], v.scale[1], over);
             pkv__units<Shape::NT, true> units;
@@ -193,14 +199,16 @@ PKV_DEV void pkv__walk_plain(const struct pkv__cuda_attn &a, const pkv__decode_i
 {
     constexpr int32_t AHEAD = Shape::STAGES - 1, KEYS = Shape::WARPS * PKV__TILE_KEYS;
     constexpr int32_t END = Shape::STAGES * Shape::STAGE_BYTES;
+    static_assert(Shape::STAGES == 2 || Shape::STAGES == 3, "two back is the same, or the next");
     const uint32_t n_seen = (uint32_t)(pkv__end_of(item) - item.keys.lo);
     int32_t from = 0;
     for (int32_t left = pkv__left_of<Shape>(item), lane = AHEAD; left > 0; lane = 0) {
         for (; left > 0 && lane < 32; left -= KEYS, lane++) {
             unsigned char *const stage = ring + from;
             const int32_t into = (from == 0 ? END : from) - Shape::STAGE_BYTES;
+            const int32_t next = from + Shape::STAGE_BYTES == END ? 0 : from + Shape::STAGE_BYTES;
             pkv__issue_plain<Shape>(a, source, lane, left - AHEAD * KEYS, 0, ring + into,
-                                    ring + (into == 0 ? END : into) - Shape::STAGE_BYTES);
+                                    ring + (Shape::STAGES == 2 ? from : next));
             pkv_cp_wait<AHEAD>();
             pkv_syncwarp();
             float s[Shape::NT][4];
@@ -211,7 +219,7 @@ PKV_DEV void pkv__walk_plain(const struct pkv__cuda_attn &a, const pkv__decode_i
             pkv__multiply_values<Shape>(state,
                                         stage + Shape::Tile::BYTES + pkv__value_place<Shape>(), s);
             pkv_syncwarp(); /* all lanes have read the stage that the next copies go to */
-            from = from + Shape::STAGE_BYTES == END ? 0 : from + Shape::STAGE_BYTES;
+            from = next;
         }
         if (left > 0)
             pkv__next_ids<Shape>(a, item, source,

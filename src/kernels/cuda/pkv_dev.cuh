@@ -83,8 +83,9 @@
  *                                 two codes to two halves, exactly
  *   PKV_E4M3_CVT                  true: the first of them is one instruction
  *   pkv_prmt(a, b, picks)         byte i is byte `picks >> 4 * i & 7` of the eight bytes of a and
- *                                 b, a's first
- *   pkv_sub_f16x2(a, b)           two differences of halves, each rounded to nearest even */
+ *                                 b, a's first; with bit 3 of the pick that byte's sign, eight
+ * times pkv_and_or(x, mask, bits)     (x & mask) | bits, one instruction pkv_sub_f16x2(a, b) two
+ * differences of halves, each rounded to nearest even */
 #ifndef PKV_DEV_CUH
 #define PKV_DEV_CUH
 
@@ -118,20 +119,6 @@ template <> PKV_DEV __nv_bfloat16 pkv_from_float<__nv_bfloat16>(float x)
     return __float2bfloat16_rn(x);
 }
 
-PKV_DEV uint32_t pkv_bits16(__half h)
-{
-    return __half_as_ushort(h);
-}
-PKV_DEV uint32_t pkv_bits16(__nv_bfloat16 h)
-{
-    return __bfloat16_as_ushort(h);
-}
-
-template <class T> PKV_DEV uint32_t pkv_pack2(float lo, float hi)
-{
-    return pkv_bits16(pkv_from_float<T>(lo)) | pkv_bits16(pkv_from_float<T>(hi)) << 16;
-}
-
 template <class T> PKV_DEV float2 pkv_unpack2(uint32_t bits);
 template <> PKV_DEV float2 pkv_unpack2<__half>(uint32_t bits)
 {
@@ -144,11 +131,6 @@ template <> PKV_DEV float2 pkv_unpack2<__nv_bfloat16>(uint32_t bits)
                        pkv_to_float(__ushort_as_bfloat16((unsigned short)(bits >> 16))));
 }
 
-PKV_DEV uint32_t pkv_e4m3x2_to_f16x2(uint16_t codes)
-{
-    const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
-    return h.x | (uint32_t)h.y << 16;
-}
 PKV_DEV uint32_t pkv_e5m2x2_to_f16x2(uint16_t codes)
 {
     const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E5M2);

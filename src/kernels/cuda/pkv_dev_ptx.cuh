@@ -309,15 +309,51 @@ PKV_DEV void pkv_mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], 
 }
 
 /* ---------------------------------------------------------------- numbers in registers */
+/* Not by the toolkit's functions: what they hand out are two numbers, which from sm_100 on ptxas
+ * takes apart and puts together again. */
+template <class T> PKV_DEV uint32_t pkv_pack2(float lo, float hi);
+template <> PKV_DEV uint32_t pkv_pack2<__half>(float lo, float hi)
+{
+    uint32_t two;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(hi), "f"(lo));
+    return two;
+}
+template <> PKV_DEV uint32_t pkv_pack2<__nv_bfloat16>(float lo, float hi)
+{
+    uint32_t two;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(hi), "f"(lo));
+    return two;
+}
+PKV_DEV uint32_t pkv_e4m3x2_to_f16x2(uint16_t codes)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    return halves;
+#else
+    const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
+    return h.x | (uint32_t)h.y << 16;
+#endif
+}
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
 constexpr bool PKV_E4M3_CVT = false;
 #else
 constexpr bool PKV_E4M3_CVT = true;
 #endif
 
+/* Not __byte_perm: it knows no signs. */
 PKV_DEV uint32_t pkv_prmt(uint32_t a, uint32_t b, uint32_t picks)
 {
-    return __byte_perm(a, b, picks);
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(picks));
+    return bytes;
+}
+/* Two constants make two instructions of two operators in C. */
+PKV_DEV uint32_t pkv_and_or(uint32_t x, uint32_t mask, uint32_t bits)
+{
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
+    return result;
 }
 PKV_DEV uint32_t pkv_sub_f16x2(uint32_t a, uint32_t b)
 {
