@@ -149,8 +149,8 @@ PKV_DEV void pkv__prefill_walk(const struct pkv__cuda_attn &a, const pkv__prefil
     if (keys.lo + 1 < keys.hi) pkv__prefill_fetch<S>(w, src, (keys.lo + 1) * S::KEYS);
     pkv__prefill_load_queries<S>(a, w, m.q, m.marks);
     pkv__prefill_ready<S>(a, m, run);
-    for (int32_t tile = keys.lo; tile < keys.hi; tile++) {
-        const int32_t stage = (tile - keys.lo) % 2;
+    int32_t stage = 0;
+    for (int32_t tile = keys.lo; tile < keys.hi; tile++, stage = 1 - stage) {
         const bool more = tile + 1 < keys.hi;
         bool next_masked = false;
         if (more) next_masked = pkv__prefill_start<S>(a, w, m, keys, src, tile + 1, 1 - stage);

@@ -11,7 +11,7 @@ template <class S> PKV_DEV void pkv__prefill_settle(pkv__prefill_state<S> &st)
     PKV_UNROLL
     for (int32_t h = 0; h < 2; h++) {
         st.l[h] = pkv__quad_sum(st.l[h]);
-        if constexpr (S::Store::IS_CODES) {
+        if constexpr (S::Store::HAS_ZEROS) {
             const float shift = pkv__quad_sum(st.shift[h]);
             PKV_UNROLL
             for (int32_t j = 0; j < S::D / 8; j++) {

@@ -118,12 +118,17 @@ PKV_DEV void pkv__prefill_scale_codes(float (&s)[S::KEYS / 8][4], const pkv__pre
     for (int32_t j = 0; j < S::KEYS / 8; j++) {
         const int32_t key = j * 8 + pkv_lane() % 4 * 2;
         const float2 scale = pkv_ldv<float2>(&marks->scale[stage][0][key]);
-        const float2 zero = pkv_ldv<float2>(&marks->zero[stage][0][key]);
+        float2 zero = { 0.f, 0.f };
+        if constexpr (S::Store::HAS_ZEROS) zero = pkv_ldv<float2>(&marks->zero[stage][0][key]);
         PKV_UNROLL
         for (int32_t h = 0; h < 2; h++) {
-            const float sum = marks->q_sum[row + 8 * h];
-            s[j][2 * h] = (s[j][2 * h] - zero.x * sum) * scale.x;
-            s[j][2 * h + 1] = (s[j][2 * h + 1] - zero.y * sum) * scale.y;
+            if constexpr (S::Store::HAS_ZEROS) {
+                const float sum = marks->q_sum[row + 8 * h];
+                s[j][2 * h] -= zero.x * sum;
+                s[j][2 * h + 1] -= zero.y * sum;
+            }
+            s[j][2 * h] *= scale.x;
+            s[j][2 * h + 1] *= scale.y;
         }
     }
 }

@@ -71,9 +71,11 @@ PKV_DEV void pkv__prefill_load(const struct pkv__cuda_attn &a, const pkv__prefil
         src.scale = src.zero = 0.f;
         if (!mine) return;
         const pkv_scales &scales = of_v ? a.v.scales : a.k.scales;
-        const pkv_scales &zeros = of_v ? a.v.zeros : a.k.zeros;
         src.scale = unit * pkv__load_number(scales, w.kv_head, id, src.place.at, 1.f);
-        src.zero = pkv__load_number(zeros, w.kv_head, id, src.place.at, 0.f);
+        if constexpr (S::Store::HAS_ZEROS) {
+            const pkv_scales &zeros = of_v ? a.v.zeros : a.k.zeros;
+            src.zero = pkv__load_number(zeros, w.kv_head, id, src.place.at, 0.f);
+        }
     }
 }
 
@@ -88,7 +90,7 @@ PKV_DEV void pkv__prefill_put_scales(const pkv__prefill_source &src, pkv__prefil
         if (S::N_SUBTILES < 4 && lane >= 16) return;
         const int32_t key = pkv__prefill_subtile<S>() * PKV__TILE_KEYS + lane % 16;
         marks->scale[stage][of_v][key] = src.scale;
-        marks->zero[stage][of_v][key] = src.zero;
+        if constexpr (S::Store::HAS_ZEROS) marks->zero[stage][of_v][key] = src.zero;
     }
 }
 

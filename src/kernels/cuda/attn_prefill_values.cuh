@@ -42,7 +42,8 @@ PKV_DEV void pkv__prefill_weigh_codes(float (&s)[S::KEYS / 8][4], pkv__prefill_s
         }
     }
     if (masked) pkv__prefill_mask<S>(s, bits, 0.f); /* it may be 0 * NaN */
-    if (zeros) pkv__prefill_add_shift<S>(s, st, marks, stage, bits, masked);
+    if constexpr (S::Store::HAS_ZEROS)
+        if (zeros) pkv__prefill_add_shift<S>(s, st, marks, stage, bits, masked);
     PKV_UNROLL
     for (int32_t h = 0; h < 2; h++) {
         float most = 0.f;
