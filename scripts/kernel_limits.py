@@ -21,21 +21,16 @@ MOST_REGISTERS = ((re.compile(r"prefill_kernel"), 255, 2), (re.compile(r"mla_ker
 # Instructions per 16 tokens of 128 dims and 8 columns: 1,760 issue slots of an SM are there at 4.3 TB/s for
 # 16 bits a number, 880 for 8, 440 for 4.
 LOOP_16_BITS, LOOP_CODES = 340, 450
-# The whole loop, copies of tiles ahead among it: the same, but where more is known: what was reached and 5 %.
-# e4m3 has no instruction of its own before sm_89, and on sm_120 four; codes of 4 bits are taken apart; rows
-# of any dim cost compares.
-BODIES_OF_CODES = ((re.compile(r"codes_e4m3"), 587), (re.compile(r"codes_u4"), 560), (re.compile(r",true>"), 508),
-                   (re.compile(""), LOOP_CODES))
+# The whole loop, copies of tiles ahead among it: the same, but where rows of any dim cost compares: what was
+# reached and 5 %.
+BODIES_OF_CODES = ((re.compile(r",true>"), 491), (re.compile(""), LOOP_CODES))
 ATTENTION_OP = "0"  # PKV_OP_ATTENTION
 # 64 queries and two tiles of 32 keys of 640 numbers: latent attention is for GPUs with 227 KiB. So are long
 # rows of 256 dims in 16 bits, which elsewhere the decode kernels take.
 LARGE = re.compile(r"attention_mla_|attention_prefill_b?f16_256_")
-# Spills that are let pass, in bytes written and read: all 255 registers are taken there. One number of a row
-# of prefill goes to local memory and back once per 64 keys, of some 5,300 instructions (sources without it
-# spill on sm_120); latent attention keeps the number of the lane there, written once.
-SPILLS = {("prefill_kernel<pkv_kv_codes<pkv_codes_e4m3,8>,128>", 100): 8,
-          ("prefill_kernel<pkv_kv_codes<pkv_codes_e5m2,8>,128>", 100): 8,
-          ("mla_kernel<mla_codes>", 100): 12}
+# Spills that are let pass, in bytes written and read: all 255 registers are taken there. Latent attention
+# keeps the number of the lane in local memory, written once.
+SPILLS = {("mla_kernel<mla_codes>", 100): 12}
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 
 

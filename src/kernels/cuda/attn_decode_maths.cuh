@@ -52,8 +52,7 @@ PKV_DEV bool pkv__rises(const float (&s)[Shape::NT][4], const pkv__decode_state<
     PKV_UNROLL
     for (int32_t n = 0; n < Shape::NT; n++) {
         PKV_UNROLL
-        for (int32_t e = 0; e < 2; e++)
-            rises |= fmaxf(s[n][e], s[n][2 + e]) > state.m[n][e];
+        for (int32_t e = 0; e < 2; e++) rises |= fmaxf(s[n][e], s[n][2 + e]) > state.m[n][e];
     }
     return rises;
 }
