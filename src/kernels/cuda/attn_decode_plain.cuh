@@ -86,24 +86,27 @@ PKV_DEV void pkv__plain_rows_of(const struct pkv__cuda_attn &a, int32_t head,
     s.bytes = rows.bytes;
 }
 
-/* One tile of K and of V, which stands behind it, in block `id` from token `at` on: rows [lo, n).
- * Both row by row, lest what they share has to be kept for all rows. */
+/* Rows of a tile that the lane copies at once of K, and then of V. Of dims beyond 128 one: what
+ * both share is too much to be kept for all rows. */
+template <class Shape> constexpr int32_t PKV__AT_ONCE = Shape::D > 128 ? 1 : Shape::Tile::N_COPIES;
+
+/* Of one tile of K, or V `behind` it, in block `id` from token `at` on: its rows [lo, n), and of
+ * them the lane's from `j` on. first: of block 0. */
 template <class Shape>
-PKV_DEV void pkv__copy_plain(unsigned char *to, const pkv__plain_source<Shape> &s, int32_t id,
-                             int32_t at, int32_t lo, int32_t n)
+PKV_DEV void pkv__copy_plain(unsigned char *to, int32_t behind, const pkv__plain_source<Shape> &s,
+                             const unsigned char *first, int32_t id, int32_t at, int32_t lo,
+                             int32_t n, int32_t j)
 {
     using Tile = typename Shape::Tile;
-    const unsigned char *const k = pkv_step(pkv_step(s.k, id, s.block), at, s.token);
-    const unsigned char *const v = pkv_step(pkv_step(s.v, id, s.block), at, s.token);
+    const unsigned char *const from = pkv_step(pkv_step(first, id, s.block), at, s.token);
+    const int32_t end = j + PKV__AT_ONCE<Shape>;
     lo -= s.skip;
     n -= s.skip;
     PKV_UNROLL
-    for (int32_t j = 0; j < Tile::N_COPIES; j++) {
+    for (; j < end; j++) {
         const int32_t row = j * Tile::STEP_ROWS;
-        const int32_t bytes = row >= lo && row < n ? Shape::RAGGED ? s.bytes : 16 : 0;
-        unsigned char *const down = Tile::down(to, j);
-        pkv_cp_async16(down, j == 0 ? k : pkv_step(k, row, s.token), bytes);
-        pkv_cp_async16(down + Tile::BYTES, j == 0 ? v : pkv_step(v, row, s.token), bytes);
+        pkv_cp_async16(Tile::down(to, j) + behind, j == 0 ? from : pkv_step(from, row, s.token),
+                       row >= lo && row < n ? Shape::RAGGED ? s.bytes : 16 : 0);
     }
 }
 
@@ -121,7 +124,11 @@ PKV_DEV void pkv__issue_plain(const struct pkv__cuda_attn &a, pkv__plain_source<
     unsigned char *const to =
         stage + Tile::place(pkv_lane() / Tile::CHUNKS, pkv_lane() % Tile::CHUNKS);
     pkv__put_factors<Shape>(s.factors, before, pkv_lane());
-    pkv__copy_plain<Shape>(to, s, id, at, lo, n);
+    PKV_UNROLL
+    for (int32_t j = 0; j < Tile::N_COPIES; j += PKV__AT_ONCE<Shape>) {
+        pkv__copy_plain<Shape>(to, 0, s, s.k, id, at, lo, n, j);
+        pkv__copy_plain<Shape>(to, Tile::BYTES, s, s.v, id, at, lo, n, j);
+    }
     pkv__load_plain_factors(s.factors, a, s.number_rows, id, at, lo, n);
     pkv_cp_commit();
 }
