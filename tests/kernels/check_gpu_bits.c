@@ -166,8 +166,8 @@ static void workspace(struct gpu *g)
     size_t bytes = 0;
     struct gpu_result *r = gpu_add(g, GPU_OK, "workspace, heads 128/8, dim 128");
     if (!gpu_took(g, r, pkv_attn_workspace(g->be, 128, 8, 128, 128, &bytes))) return;
-    r->verdict = bytes <= 8000000 ? GPU_MET : GPU_MISSED;
-    snprintf(r->goal, sizeof(r->goal), "G5 <= 8 MB");
+    r->verdict = bytes <= 8 << 20 ? GPU_MET : GPU_MISSED;
+    snprintf(r->goal, sizeof(r->goal), "G5 <= 8 MiB");
     gpu_note(r, "%zu bytes", bytes);
 }
 

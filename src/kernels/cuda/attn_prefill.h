@@ -8,7 +8,7 @@ enum {
     PKV__PREFILL_THREADS = 128,
     PKV__PREFILL_ROWS = 64,   /* queries of an item: (row, head of the group) */
     PKV__PREFILL_TALK = 8096, /* bytes that threads share besides tiles */
-    PKV__PREFILL_SLOTS = 239  /* states of parts of items: with the head 8 MB at dim 128 */
+    PKV__PREFILL_SLOTS = 240  /* states of parts of items: 8 MiB at dim 128 */
 };
 
 /* Floats of the state of one part of an item: m, l and o of each query. */
