@@ -191,22 +191,36 @@ int simt_counts_get(simt_count *out, int cap)
     return (int)sorted.size();
 }
 
+/* The last one's place and width, the numbers of all. */
+static void add_count(simt_count *sum, const simt_count &c)
+{
+    const simt_count before = *sum;
+    *sum = c;
+    sum->requests += before.requests;
+    sum->lanes += before.lanes;
+    sum->units += before.units;
+    sum->ideal += before.ideal;
+}
+
 int simt_counts_of_line(const char *file, int line, int is_shared, int is_store, simt_count *out)
 {
     simt_count sum = {};
-    for (const simt_count &c : by_line()) {
-        if (c.line != line || strcmp(c.file, file) || c.is_shared != is_shared ||
-            c.is_store != is_store)
-            continue;
-        const simt_count before = sum;
-        sum = c;
-        sum.requests += before.requests;
-        sum.lanes += before.lanes;
-        sum.units += before.units;
-        sum.ideal += before.ideal;
-    }
+    for (const simt_count &c : by_line())
+        if (c.line == line && !strcmp(c.file, file) && c.is_shared == is_shared &&
+            c.is_store == is_store)
+            add_count(&sum, c);
     *out = sum;
     return sum.requests > 0;
+}
+
+simt_count simt_counts_of_file(const char *file, int is_shared, int is_store, uint32_t bytes)
+{
+    simt_count sum = {};
+    for (const simt_count &c : by_line())
+        if (c.bytes == bytes && !strcmp(c.file, file) && c.is_shared == is_shared &&
+            c.is_store == is_store)
+            add_count(&sum, c);
+    return sum;
 }
 
 void simt_counts_print(FILE *to)

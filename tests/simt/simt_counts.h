@@ -34,6 +34,9 @@ int simt_counts_get(simt_count *out, int cap);
 /* All counts of a line and kind as one: 1, or 0 if there are none. */
 int simt_counts_of_line(const char *file, int line, int is_shared, int is_store, simt_count *out);
 
+/* All counts of a file's accesses of so many bytes as one; zeros if there are none. */
+simt_count simt_counts_of_file(const char *file, int is_shared, int is_store, uint32_t bytes);
+
 /* A table of them. */
 void simt_counts_print(FILE *to);
 

@@ -3,41 +3,20 @@
 #include "cuda_test.h"
 #include "simt/simt_counts.h"
 
-/* Global accesses of one width, over all lines of a file. */
-struct traffic {
-    uint64_t bytes, sectors, ideal;
-};
-
-static struct traffic traffic_of(const char *file, bool store, uint32_t width)
-{
-    static simt_count counts[2000];
-    struct traffic t = { 0, 0, 0 };
-    const int n = simt_counts_get(counts, 2000);
-    assert_true(n <= 2000);
-    for (int i = 0; i < n; i++) {
-        const simt_count *c = &counts[i];
-        if (strcmp(c->file, file) != 0 || c->is_shared || c->is_store != store) continue;
-        if (c->bytes != width) continue;
-        t.bytes += c->lanes * c->bytes;
-        t.sectors += c->units;
-        t.ideal += c->ideal;
-    }
-    return t;
-}
-
+/* Of the global accesses of one width every sector is full. */
 static void assert_traffic(const char *file, bool store, uint32_t width, uint64_t bytes)
 {
-    const struct traffic t = traffic_of(file, store, width);
-    assert_int_equal(t.bytes, bytes);
-    assert_int_equal(t.sectors, bytes / 32);
-    assert_int_equal(t.ideal, bytes / 32);
+    const simt_count sum = simt_counts_of_file(file, false, store, width);
+    assert_int_equal(sum.lanes * width, bytes);
+    assert_int_equal(sum.units, bytes / 32);
+    assert_int_equal(sum.ideal, bytes / 32);
 }
 
 static void assert_no_others(const char *file, uint32_t width)
 {
     for (uint32_t other = 1; other <= 16; other *= 2)
         for (int store = 0; store < 2 && other != width; store++)
-            assert_int_equal(traffic_of(file, store, other).bytes, 0);
+            assert_int_equal(simt_counts_of_file(file, false, store, other).lanes, 0);
 }
 
 static void test_whole_blocks(void **state)
@@ -85,8 +64,8 @@ static void test_first_tokens(void **state)
     assert_device_ok(pkv_blocks_copy(be, pool, block, 3, &copy, 1, &shape, 1, NULL));
     assert_traffic("blocks_copy.cu", false, 16, rows * 128);
     assert_traffic("blocks_copy.cu", true, 16, rows * 128);
-    assert_int_equal(traffic_of("blocks_copy.cu", false, 4).bytes, rows * 4);
-    assert_int_equal(traffic_of("blocks_copy.cu", true, 4).bytes, rows * 4);
+    assert_int_equal(simt_counts_of_file("blocks_copy.cu", false, false, 4).lanes, rows);
+    assert_int_equal(simt_counts_of_file("blocks_copy.cu", false, true, 4).lanes, rows);
     device_free(pool);
     pkv_backend_destroy(be);
 }

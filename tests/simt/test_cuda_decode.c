@@ -552,7 +552,6 @@ int main(void)
         cmocka_unit_test(test_masked_rows),
         cmocka_unit_test(test_confined_weights),
         cmocka_unit_test(test_low_logits),
-
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

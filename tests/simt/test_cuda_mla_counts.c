@@ -142,32 +142,16 @@ static void fetch_counts(void)
     assert_true(n_counts > 0 && n_counts <= MAX_COUNTS);
 }
 
-static simt_count sum_of(const char *file, bool is_shared, bool is_store, uint32_t bytes)
-{
-    simt_count sum = { .bytes = bytes };
-    for (int i = 0; i < n_counts; i++) {
-        const simt_count *c = &counts[i];
-        if (strcmp(c->file, file) != 0 || c->is_shared != is_shared || c->is_store != is_store ||
-            c->bytes != bytes)
-            continue;
-        sum.requests += c->requests;
-        sum.lanes += c->lanes;
-        sum.units += c->units;
-        sum.ideal += c->ideal;
-    }
-    return sum;
-}
-
 /* Every sector is full. */
 static void assert_global(const char *file, bool is_store, uint32_t width, int64_t bytes)
 {
-    const simt_count sum = sum_of(file, false, is_store, width);
+    const simt_count sum = simt_counts_of_file(file, false, is_store, width);
     assert_int_equal(sum.lanes * width, bytes);
     assert_int_equal(sum.units, bytes / SECTOR);
 }
 static void assert_shared(const char *file, bool is_store, int64_t bytes, int64_t wavefronts)
 {
-    const simt_count sum = sum_of(file, true, is_store, 16);
+    const simt_count sum = simt_counts_of_file(file, true, is_store, 16);
     assert_int_equal(sum.lanes * 16, bytes);
     assert_int_equal(sum.units, wavefronts);
 }
@@ -192,12 +176,12 @@ static void look_at_global(const struct kind *kind)
     assert_global("attn_mla_load.cuh", false, 16, KEYS * key + kind->heads * query);
     assert_global("attn_mla_finish.cuh", true, 16, kind->heads * latent * 2);
     /* Each warp looks up the blocks of its keys: two of them, whose ids are neighbours. */
-    const simt_count ids = sum_of("attn_mla_load.cuh", false, false, 4);
+    const simt_count ids = simt_counts_of_file("attn_mla_load.cuh", false, false, 4);
     assert_int_equal(ids.lanes, KEYS * WARPS);
     assert_int_equal(ids.units, TILES * WARPS);
     /* A warp takes the scales of one part, those of a key lie side by side: whoever asks for one
      * part's touches the sectors of all. */
-    const simt_count scales = sum_of("attn_codes_scales.cuh", false, false, 4);
+    const simt_count scales = simt_counts_of_file("attn_codes_scales.cuh", false, false, 4);
     assert_int_equal(scales.lanes, kind->bits < 16 ? KEYS * kind->parts : 0);
     assert_int_equal(scales.units * SECTOR, scales.lanes * 4 * (uint64_t)kind->parts);
 }
@@ -265,7 +249,7 @@ static void test_shared_items(void **state)
     for (size_t i = 1; i < sizeof kinds / sizeof kinds[0]; i += 4) {
         run(&kinds[i], MANY_KEYS, 2, false);
         assert_no_conflicts(&kinds[i]);
-        const simt_count written = sum_of("attn_mla_finish.cuh", false, true, 4);
+        const simt_count written = simt_counts_of_file("attn_mla_finish.cuh", false, true, 4);
         assert_int_equal(written.lanes * 4, 2 * (bytes + 4)); /* and a counter, twice */
         assert_int_equal(written.units, 2 * (bytes / SECTOR + 1));
         assert_global("attn_mla_finish.cuh", false, 4, bytes);

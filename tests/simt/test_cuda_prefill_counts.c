@@ -61,32 +61,16 @@ enum { MAX_COUNTS = 4000 };
 static simt_count counts[MAX_COUNTS];
 static int n_counts;
 
-static simt_count sum_of(const char *file, bool is_shared, bool is_store, uint32_t bytes)
-{
-    simt_count sum = { .bytes = bytes };
-    for (int i = 0; i < n_counts; i++) {
-        const simt_count *c = &counts[i];
-        if (strcmp(c->file, file) != 0 || c->is_shared != is_shared || c->is_store != is_store ||
-            c->bytes != bytes)
-            continue;
-        sum.requests += c->requests;
-        sum.lanes += c->lanes;
-        sum.units += c->units;
-        sum.ideal += c->ideal;
-    }
-    return sum;
-}
-
 /* 16 bytes at a time, and every sector full. */
 static void assert_global(const char *file, bool is_store, uint64_t bytes)
 {
-    const simt_count sum = sum_of(file, false, is_store, 16);
+    const simt_count sum = simt_counts_of_file(file, false, is_store, 16);
     assert_int_equal(sum.lanes * 16, bytes);
     assert_int_equal(sum.units, bytes / SECTOR);
 }
 static void assert_shared(const char *file, bool is_store, uint32_t width, uint64_t bytes)
 {
-    const simt_count sum = sum_of(file, true, is_store, width);
+    const simt_count sum = simt_counts_of_file(file, true, is_store, width);
     assert_int_equal(sum.lanes * width, bytes);
     assert_int_equal(sum.units, bytes / WAVEFRONT);
 }
@@ -112,9 +96,9 @@ static void look_at_global(const struct kind *kind, const struct work *w)
     assert_global("attn_prefill_queries.cuh", false, w->queries * q_row);
     assert_global("attn_prefill_states.cuh", true, w->queries * q_row);
     /* Each warp looks up the block of its 16 keys. */
-    assert_int_equal(sum_of("attn_rows.cuh", false, false, 4).units, w->tiles * WARPS);
+    assert_int_equal(simt_counts_of_file("attn_rows.cuh", false, false, 4).units, w->tiles * WARPS);
     const uint64_t scales = kind->bits == 16 ? 0 : w->keys * 2 * (kind->bits == 4 ? 2 : 1);
-    const simt_count sum = sum_of("attn_codes_scales.cuh", false, false, 4);
+    const simt_count sum = simt_counts_of_file("attn_codes_scales.cuh", false, false, 4);
     assert_int_equal(sum.lanes, scales);
     assert_int_equal(sum.units, scales * 4 / SECTOR);
 }

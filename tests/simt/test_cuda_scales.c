@@ -13,6 +13,26 @@ static struct cuda_shape shape_of(pkv_dtype dtype, int32_t group)
     return (struct cuda_shape){ dtype, PKV_BF16, group, 1, DIM, 16 };
 }
 
+/* On one multiprocessor. */
+static pkv_backend *build(struct cuda_problem *p, pkv_dtype dtype, int32_t group,
+                          const struct cuda_seq *seqs, int32_t n)
+{
+    const struct cuda_shape shape = shape_of(dtype, group);
+    pkv_backend *const be = cuda_backend(NULL, 1);
+    cuda_build(p, &shape, seqs, n, 0);
+    return be;
+}
+static void finish(pkv_backend *be, struct cuda_problem *p)
+{
+    cuda_free(p);
+    pkv_backend_destroy(be);
+}
+static void finish_right(pkv_backend *be, struct cuda_problem *p)
+{
+    cuda_run_right(be, p);
+    finish(be, p);
+}
+
 static float *scale_of(const struct cuda_problem *p, const pkv_scales *s, int32_t j)
 {
     return &s->data[p->table[j / 16] * s->block_stride + j % 16 * s->token_stride];
@@ -30,14 +50,10 @@ static void test_one_large(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int32_t j = 0; j < 16; j++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 1);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 1, &seq, 1);
             *scale_of(&p, &p.v.scales, j) *= 0x1p20f;
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -49,16 +65,12 @@ static void test_growing(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int way = 0; way < 6; way++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 2);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 2, &seq, 1);
             if (way % 3 == 2) memset(p.q.data, 0, 2 * DIM * 2); /* no maximum moves in that tile */
             *scale_of(&p, &p.v.scales, 4 * 16 + 5 * (way % 3)) *= way % 3 == 1 ? 0x1p4f : 0x1p20f;
             p.opts.softcap = way < 3 ? 0.f : 30.f;
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -69,16 +81,12 @@ static void test_shrinking(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int way = 0; way < 2; way++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 8);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 8, &seq, 1);
             for (int32_t j = 0; j < seq.kv_len; j++)
                 *scale_of(&p, &p.v.scales, j) *= j < 64 ? 1 : 0x1p-125f;
             p.opts.softcap = way == 0 ? 0.f : 30.f;
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -90,10 +98,8 @@ static void test_all_scaled(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int n = 0; n < 4; n++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 2);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 2, &seq, 1);
             struct cuda_rows one = cuda_result(be, &p);
             for (int32_t j = 0; j < seq.kv_len; j++) {
                 float *const s = scale_of(&p, &p.v.scales, j);
@@ -108,8 +114,7 @@ static void test_all_scaled(void **state)
             }
             cuda_rows_free(&one);
             cuda_rows_free(&r);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish(be, &p);
         }
 }
 
@@ -121,10 +126,8 @@ static void test_small_queries(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int n = 0; n < 4; n++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 2);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 2, &seq, 1);
             for (int32_t j = 0; j < seq.kv_len; j++) *scale_of(&p, &p.k.scales, j) *= 8;
             struct cuda_rows one = cuda_result(be, &p);
             cuda_assert_right(&p, &one);
@@ -140,8 +143,7 @@ static void test_small_queries(void **state)
                 assert_true(fabs(out_at(&r, e) - out_at(&one, e)) <= 0.01);
             cuda_rows_free(&one);
             cuda_rows_free(&r);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish(be, &p);
         }
 }
 
@@ -153,16 +155,12 @@ static void test_query_sizes(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int way = 0; way < 4; way++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 2);
             struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
-            cuda_build(&p, &shape, &seq, 1, 0);
+            pkv_backend *be = build(&p, code_types[i], 2, &seq, 1);
             for (int32_t e = way % 2 * DIM, end = e + DIM; e < end; e++)
                 oracle_store(PKV_BF16, p.q.data, e, ldexp(oracle_load(PKV_BF16, p.q.data, e), -20));
             p.opts.softcap = way < 2 ? 0.f : 30.f;
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -187,18 +185,14 @@ static void test_steps(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int way = 1; way < 16; way++) {
-            const struct cuda_shape shape = shape_of(code_types[i], 2);
-            struct cuda_problem p;
-            pkv_backend *be = cuda_backend(NULL, 1);
             if (way >= 4 && code_types[i] != PKV_U4) break;
-            cuda_build(&p, &shape, seqs, 2, 0);
+            struct cuda_problem p;
+            pkv_backend *be = build(&p, code_types[i], 2, seqs, 2);
             if (way & 1) move_numbers(&p, &p.v.scales, 2);
             if (way & 2) move_numbers(&p, &p.k.scales, 2);
             if (way & 4) move_numbers(&p, &p.v.zeros, 3);
             if (way & 8) move_numbers(&p, &p.k.zeros, 3);
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -215,9 +209,7 @@ static void test_dims(void **state)
             pkv_backend *be = cuda_backend(NULL, 1);
             shape.dim = dim;
             cuda_build(&p, &shape, seqs, 2, (cuda_layout)dim / 8);
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -258,9 +250,7 @@ static void test_ends(void **state)
             cut_behind(&p, &p.k, seq.kv_len - 1);
             cut_behind(&p, &p.v, seq.kv_len - 1);
             p.opts.softcap = way % 2 ? 30.f : 0.f;
-            cuda_run_right(be, &p);
-            cuda_free(&p);
-            pkv_backend_destroy(be);
+            finish_right(be, &p);
         }
 }
 
@@ -269,10 +259,8 @@ static void test_ends(void **state)
 static void run_equal(pkv_dtype dtype, double code, float scale)
 {
     static const struct cuda_seq seq = { 1, 1, 2 };
-    const struct cuda_shape shape = shape_of(dtype, 1);
     struct cuda_problem p;
-    pkv_backend *be = cuda_backend(NULL, 1);
-    cuda_build(&p, &shape, &seq, 1, 0);
+    pkv_backend *be = build(&p, dtype, 1, &seq, 1);
     for (int32_t j = 0; j < seq.kv_len; j++) {
         const int64_t at = p.table[0] * p.v.block_stride + j * p.v.token_stride;
         for (int32_t d = 0; d < DIM; d++) oracle_store(dtype, p.v.data, at + d, code);
@@ -285,8 +273,7 @@ static void run_equal(pkv_dtype dtype, double code, float scale)
             fail_msg("%s %g times %g: out %g", pkv_dtype_name(dtype), code, (double)scale, got);
     }
     cuda_rows_free(&r);
-    cuda_free(&p);
-    pkv_backend_destroy(be);
+    finish(be, &p);
 }
 static void test_largest(void **state)
 {
@@ -301,11 +288,9 @@ static void test_largest(void **state)
 static void test_zeros_cancel(void **state)
 {
     static const struct cuda_seq seq = { 1, 1, 37 };
-    const struct cuda_shape shape = shape_of(PKV_U4, 2);
-    struct cuda_problem p;
-    pkv_backend *be = cuda_backend(NULL, 1);
     (void)state;
-    cuda_build(&p, &shape, &seq, 1, 0);
+    struct cuda_problem p;
+    pkv_backend *be = build(&p, PKV_U4, 2, &seq, 1);
     for (int32_t j = 0; j < seq.kv_len; j++) {
         const int64_t at = p.table[j / 16] * p.v.block_stride + j % 16 * p.v.token_stride;
         for (int32_t d = 0; d < DIM; d++) oracle_store(PKV_U4, p.v.data, at + d, 11);
@@ -314,8 +299,7 @@ static void test_zeros_cancel(void **state)
     struct cuda_rows r = cuda_result(be, &p);
     for (int32_t e = 0; e < 2 * DIM; e++) assert_true(fabs(out_at(&r, e)) < 1e-5);
     cuda_rows_free(&r);
-    cuda_free(&p);
-    pkv_backend_destroy(be);
+    finish(be, &p);
 }
 
 /* Numbers of the last key, which the last of four rows alone sees, change no bit of the others. Of
@@ -323,10 +307,8 @@ static void test_zeros_cancel(void **state)
 static void confine(pkv_dtype dtype, int32_t kv_len, bool of_v, bool zero, float number)
 {
     const struct cuda_seq seq = { 1, 4, kv_len };
-    const struct cuda_shape shape = shape_of(dtype, 3);
     struct cuda_problem p;
-    pkv_backend *be = cuda_backend(NULL, 1);
-    cuda_build(&p, &shape, &seq, 1, 0);
+    pkv_backend *be = build(&p, dtype, 3, &seq, 1);
     const pkv_kv_view *const view = of_v ? &p.v : &p.k;
     struct cuda_rows clean = cuda_result(be, &p);
     *scale_of(&p, zero ? &view->zeros : &view->scales, kv_len - 1) = number;
@@ -335,8 +317,7 @@ static void confine(pkv_dtype dtype, int32_t kv_len, bool of_v, bool zero, float
     if (of_v && !zero && number == 0x1p12f) cuda_assert_right(&p, &r); /* of all rows */
     cuda_rows_free(&clean);
     cuda_rows_free(&r);
-    cuda_free(&p);
-    pkv_backend_destroy(be);
+    finish(be, &p);
 }
 static void test_confined(void **state)
 {
