@@ -100,7 +100,10 @@ class Bench:
         self.root, self.build, self.scratch = root, build, scratch
         self.sources = scratch / "src"
         shutil.copytree(root / "src/kernels", self.sources / "kernels")
-        entries = json.loads((build / "compile_commands.json").read_text())
+        try:
+            entries = json.loads((build / "compile_commands.json").read_text())
+        except OSError as error:
+            raise Wrong(f"--build: {error}; `./dev test simt` makes build-simt") from error
         self.commands = {entry.get("output", ""): entry for entry in entries}
         self.links = {}
         self.headers = {}
@@ -177,6 +180,10 @@ def programs(mutant, how):
                     yield f"tests/simt/test_cuda_{name}_{how}", []
 
 
+def limit_processor():
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+
+
 def kill(bench, mutant, hows):
     """Who killed it, or None."""
     env = os.environ | {"PKV_ISA": "cuda", "PKV_UNIT": mutant.unit,
@@ -189,8 +196,11 @@ def kill(bench, mutant, hows):
         for target, args in programs(mutant, how):
             if target not in linked:
                 linked[target] = bench.link(made, target, how)
-            done = subprocess.run([linked[target], *args], env=env, capture_output=True, check=False,
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S)))
+            try:
+                done = subprocess.run([linked[target], *args], env=env, capture_output=True, check=False,
+                                      timeout=20 * LIMIT_S, preexec_fn=limit_processor)
+            except subprocess.TimeoutExpired as late:
+                raise Wrong(f"{target} waits for ever, or the machine is too busy to tell") from late
             if done.returncode != 0:
                 return " ".join([pathlib.Path(target).name, *args])
     return None
@@ -207,6 +217,28 @@ def judge(mutant, by):
     return (f"killed by {by}", True) if by else ("SURVIVED", False)
 
 
+def chosen(root, args):
+    """The mutants that the arguments ask for, argued ones last."""
+    paths = {path.stem: path for path in sorted((root / LISTS).glob("*.txt"))}
+    lists = args.lists.split(",") if args.lists else list(paths)
+    for name in lists:
+        if name not in paths:
+            raise Wrong(f"--lists: there is no '{name}'; there are {', '.join(paths)}")
+    for name in args.builds.split(","):
+        if name not in BUILDS:
+            raise Wrong(f"--builds: there is no '{name}'; there are {', '.join(BUILDS)}")
+    mutants = [m for name in lists for m in parse(paths[name])
+               if args.only in m.name or args.only in m.file or args.only in m.place]
+    if args.again:
+        try:
+            before = pathlib.Path(args.again).read_text()
+        except OSError as error:
+            raise Wrong(f"--again: {error}") from error
+        killed = set(re.findall(r"^ *\d+ s  (.*): killed by ", before, re.M))
+        mutants = [m for m in mutants if title(m) not in killed]
+    return sorted(mutants, key=lambda m: bool(m.why))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build-simt", help="build folder (build-simt)")
@@ -216,15 +248,8 @@ def main():
     parser.add_argument("--again", help="mutants that this output of an earlier run does not call killed")
     parser.add_argument("--check", action="store_true", help="only whether each can be applied")
     args = parser.parse_args()
-    root = common.ROOT if hasattr(common, "ROOT") else pathlib.Path(__file__).resolve().parent.parent
-    mutants = [m for path in sorted((root / LISTS).glob("*.txt")) for m in parse(path)
-               if args.only in m.name or args.only in m.file or args.only in m.place]
-    if args.lists:
-        mutants = [m for m in mutants if m.place.partition(".")[0] in args.lists.split(",")]
-    if args.again:
-        killed = set(re.findall(r"^ *\d+ s  (.*): killed by ", pathlib.Path(args.again).read_text(), re.M))
-        mutants = [m for m in mutants if title(m) not in killed]
-    mutants.sort(key=lambda m: bool(m.why))
+    root = common.ROOT
+    mutants = chosen(root, args)
     for mutant in mutants:
         apply(root, mutant)
     if args.check:
