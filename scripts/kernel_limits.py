@@ -29,7 +29,8 @@ ATTENTION_OP = "0"  # PKV_OP_ATTENTION
 # rows of 256 dims in 16 bits, which elsewhere the decode kernels take.
 LARGE = re.compile(r"attention_mla_|attention_prefill_b?f16_256_")
 # Spills that are let pass, in bytes written and read: all 255 registers are taken there. Latent attention
-# keeps the number of the lane in local memory, written once.
+# keeps an address in shared memory that follows from the warp's number in local memory: written once for the
+# batch, read once for each tile (sources without it spill on sm_90).
 SPILLS = {("mla_kernel<mla_codes>", 100): 12}
 KIB_99, KIB_227 = 99 * 1024, 227 * 1024
 

@@ -83,9 +83,9 @@
  *                                 two codes to two halves, exactly
  *   PKV_E4M3_CVT                  true: the first of them is one instruction
  *   pkv_prmt(a, b, picks)         byte i is byte `picks >> 4 * i & 7` of the eight bytes of a and
- *                                 b, a's first; with bit 3 of the pick that byte's sign, eight
- * times pkv_and_or(x, mask, bits)     (x & mask) | bits, one instruction pkv_sub_f16x2(a, b) two
- * differences of halves, each rounded to nearest even */
+ *                                 b, a's first; with bit 3 of the pick that byte's sign, 8 times
+ *   pkv_and_or(x, mask, bits)     (x & mask) | bits, one instruction
+ *   pkv_sub_f16x2(a, b)           two differences of halves, each rounded to nearest even */
 #ifndef PKV_DEV_CUH
 #define PKV_DEV_CUH
 
